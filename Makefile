@@ -1,0 +1,77 @@
+# Every target sets up the environment that it needs; `make PYTHON=python3.12 test` picks the interpreter.
+PYTHON ?= python3
+PIP_INSTALL := -m pip install --quiet --quiet --disable-pip-version-check
+
+VENV := .venv
+CORE := .venv-core
+PY := $(VENV)/bin/python
+CORE_PY := $(CORE)/bin/python
+
+OLDEST_TORCH := 2.13.0
+LINALG_PATHS := $(wildcard tests/linalg src/rootpool/linalg)
+CORE_PATHS := $(LINALG_PATHS) $(wildcard tests/nn src/rootpool/nn)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test cover core lint format bench clean
+
+help:  ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
+
+demo: $(VENV)/.ready  ## run the example of the README
+	$(PY) examples/readme.py
+
+test: $(VENV)/.ready  ## run all tests and doctests
+	$(PY) -m pytest -q
+
+cover: $(VENV)/.ready  ## line and branch coverage of linalg by its own tests, at least 95 %
+	$(PY) -m pytest -q $(LINALG_PATHS) --cov=rootpool.linalg --cov-branch --cov-report=term-missing --cov-fail-under=95
+
+core: $(CORE)/.ready  ## tests of linalg and nn on the oldest torch, with no extra installed
+	$(CORE_PY) .ci/only_torch.py $(OLDEST_TORCH)
+	$(CORE_PY) -m pytest -q $(CORE_PATHS)
+
+lint: $(VENV)/.ready  ## style, format, types, layers
+	$(VENV)/bin/ruff check
+	$(VENV)/bin/ruff format --check
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports --no-logo
+
+format: $(VENV)/.ready  ## rewrite the code in our format
+	$(VENV)/bin/ruff check --fix
+	$(VENV)/bin/ruff format
+
+bench: $(VENV)/.ready-bench  ## run every benchmark
+	@set -e; for script in $(sort $(wildcard benchmarks/[a-z]*.py)); do echo "== $$script"; $(PY) $$script; done
+
+clean:  ## remove environments, caches and builds
+	rm -rf $(VENV) $(CORE) build dist htmlcov .coverage .hypothesis
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A stamp is older than its sources after a change of either file, and pip then brings the environment up to date.
+$(VENV)/.ready: pyproject.toml constraints.txt
+	@echo "setting up $(VENV) (torch, torchvision, timm and the tools: some minutes, once)"
+	@$(call venv,$(VENV))
+	@$(PY) $(PIP_INSTALL) -c constraints.txt -e ".[models,dev]"
+	@touch $@
+
+$(VENV)/.ready-bench: $(VENV)/.ready
+	@echo "adding the peers that the benchmarks compare with to $(VENV)"
+	@$(PY) $(PIP_INSTALL) -c constraints.txt -e ".[models,dev,bench]"
+	@touch $@
+
+# torch comes first and by itself, so that nothing below can bring another one.
+$(CORE)/.ready: pyproject.toml constraints.txt Makefile
+	@echo "setting up $(CORE) (torch $(OLDEST_TORCH) and the test tools alone)"
+	@rm -rf $(CORE)
+	@$(call venv,$(CORE))
+	@$(CORE_PY) $(PIP_INSTALL) torch==$(OLDEST_TORCH)
+	@$(CORE_PY) $(PIP_INSTALL) -c constraints.txt pytest hypothesis mpmath numpy
+	@$(CORE_PY) $(PIP_INSTALL) --no-deps -e .
+	@touch $@
+
+define venv
+test -x $(1)/bin/python || { \
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "constraints.txt needs Python 3.11 or newer: try make PYTHON=python3.11")' \
+	&& $(PYTHON) -m venv $(1); }
+endef
