@@ -1,0 +1,50 @@
+"""Functions of tensors: decompositions and matrix functions whose gradients are right everywhere."""
+
+from .eigh import EighResult, eigh
+from .functions import inv_sqrtm, logm, matrix_function, powm, sqrtm
+from .iterations import Roots, newton_schulz
+from .rules import (
+    RULES,
+    Degenerate,
+    GradientRule,
+    Lorentzian,
+    Ordinary,
+    Pade,
+    PowerIteration,
+    Taylor,
+    Truncated,
+    resolve_rule,
+)
+from .scalar import FUNCTIONS, Power, ScalarFunction
+from .svd import SVDResult, svd
+from .vectorize import from_triangle, to_triangle, triangle_size
+
+__all__ = [
+    "FUNCTIONS",
+    "RULES",
+    "Degenerate",
+    "EighResult",
+    "GradientRule",
+    "Lorentzian",
+    "Ordinary",
+    "Pade",
+    "Power",
+    "PowerIteration",
+    "Roots",
+    "SVDResult",
+    "ScalarFunction",
+    "Taylor",
+    "Truncated",
+    "eigh",
+    "from_triangle",
+    "inv_sqrtm",
+    "logm",
+    "matrix_function",
+    "newton_schulz",
+    "powm",
+    "resolve_rule",
+    "sqrtm",
+    "svd",
+    "to_triangle",
+    "triangle_size",
+]

@@ -1,0 +1,44 @@
+"""What is said about input that cannot be worked with: what was wrong, what was got, what to try."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+__all__ = ["check_matrix", "check_square", "first_index", "name_item"]
+
+
+def check_matrix(A: Tensor, caller: str) -> None:
+    """Raise unless ``A`` is a tensor ``(..., m, n)`` of float32 or float64."""
+    if not isinstance(A, Tensor):
+        raise TypeError(f"{caller} expects a tensor, got {type(A).__name__}")
+    if A.dtype not in (torch.float32, torch.float64):
+        raise TypeError(
+            f"{caller} expects float32 or float64, got {A.dtype}; "
+            + (
+                "complex matrices are not supported, use torch.linalg"
+                if A.is_complex()
+                else "cast with A.float() or A.double()"
+            )
+        )
+    if A.dim() < 2:
+        raise ValueError(f"{caller} expects (..., m, n), got {tuple(A.shape)}")
+
+
+def check_square(A: Tensor, caller: str) -> None:
+    """Raise unless ``A`` is a tensor ``(..., n, n)`` of float32 or float64."""
+    check_matrix(A, caller)
+    if A.shape[-2] != A.shape[-1]:
+        raise ValueError(
+            f"{caller} expects (..., n, n), got {tuple(A.shape)}; for rectangular input use svd"
+        )
+
+
+def first_index(bad: Tensor) -> tuple[int, ...]:
+    """Index of the first true entry of ``bad``, a boolean tensor of any shape."""
+    return tuple(int(k) for k in bad.nonzero()[0])
+
+
+def name_item(index: tuple[int, ...]) -> str:
+    """Name one matrix of a batch: ``A`` without batch dimensions, else ``A[3, 1]``."""
+    return f"A[{', '.join(map(str, index))}]" if index else "A"

@@ -1,0 +1,282 @@
+r"""Gradient rules: what stands for the kernel of an eigendecomposition when eigenvalues come close.
+
+The derivative of eigenvectors is built from the antisymmetric kernel
+
+.. math:: K_{ij} = \frac{1}{\lambda_i - \lambda_j}, \qquad K_{ii} = 0,
+
+which is infinite at ties. A rule is a frozen value that maps a spectrum ``(..., n)`` to a kernel
+``(..., n, n)``. Every rule keeps one contract: antisymmetric to the bit, zero diagonal, finite for
+every finite spectrum (entries that would overflow saturate at the largest finite number), zero
+between two zero eigenvalues, ``K(c * lam) == K(lam) / c`` (:class:`Truncated` excepted: its bound
+is an absolute number), and equal to ``1 / (lam_i - lam_j)`` in the limit of large gaps.
+
+At an exact tie the sign of ``K_ij`` is that of ``i - j``, the sign it has when the tie is broken in
+ascending order.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+__all__ = [
+    "RULES",
+    "Degenerate",
+    "GradientRule",
+    "Lorentzian",
+    "Ordinary",
+    "Pade",
+    "PowerIteration",
+    "Taylor",
+    "Truncated",
+    "resolve_rule",
+]
+
+
+@dataclass(frozen=True)
+class GradientRule(ABC):
+    """A kernel that stays finite: eigenvalues ``(..., n)`` in, antisymmetric ``(..., n, n)`` out."""
+
+    @abstractmethod
+    def pair(self, larger: Tensor, smaller: Tensor, scale: Tensor) -> Tensor:
+        """Approximate ``1 / (larger - smaller)`` where ``abs(larger) >= abs(smaller)``.
+
+        ``larger`` is never zero, and ``scale`` is the largest magnitude in the spectrum.
+        """
+
+    def __call__(self, eigenvalues: Tensor) -> Tensor:
+        lam_i, lam_j = eigenvalues.unsqueeze(-1), eigenvalues.unsqueeze(-2)
+        # Only one order of each pair is evaluated, with the larger magnitude first, because the
+        # series of Taylor and power iteration converge for ratios within [-1, 1] only.
+        n = eigenvalues.shape[-1]
+        if n == 0:
+            return lam_i * lam_j
+        below_diagonal = torch.ones(n, n, dtype=torch.bool, device=eigenvalues.device).tril(-1)
+        wins_tie = (lam_i > lam_j) | ((lam_i == lam_j) & below_diagonal)
+        size_i, size_j = lam_i.abs(), lam_j.abs()
+        i_leads = (size_i > size_j) | ((size_i == size_j) & wins_tie)
+        larger = torch.where(i_leads, lam_i, lam_j)
+        smaller = torch.where(i_leads, lam_j, lam_i)
+
+        null = larger == 0
+        scale = eigenvalues.abs().amax(-1, keepdim=True).unsqueeze(-1)
+        kernel = self.pair(torch.where(null, 1, larger), smaller, torch.where(scale == 0, 1, scale))
+        limit = torch.finfo(eigenvalues.dtype).max
+        kernel = torch.where(null, 0, kernel).clamp(-limit, limit)
+        kernel = torch.where(i_leads, kernel, -kernel)
+        return kernel * ~torch.eye(n, dtype=torch.bool, device=eigenvalues.device)
+
+    def inspect(self, eigenvalues: Tensor, coupling: Tensor) -> None:  # noqa: B027
+        """Look at ``coupling = U^T dl/dU`` before the kernel meets it; most rules need not."""
+
+
+def _reciprocal(gap: Tensor, at_tie: Tensor | float) -> Tensor:
+    # The inner `where` keeps the branch that is not taken from putting inf * 0 into derivatives.
+    tie = gap == 0
+    return torch.where(tie, at_tie, 1 / torch.where(tie, 1, gap))
+
+
+def _geometric_sum(x: Tensor, terms: int) -> Tensor:
+    r"""``1 + x + ... + x^(terms - 1)`` in :math:`O(\log terms)` products.
+
+    Doubling, ``S_2m = S_m (1 + x^m)``, adds positive numbers only when ``x >= 0``: unlike the closed
+    form it has no cancellation near ``x = 1``, and its derivatives are right there too.
+    """
+    total, power = torch.ones_like(x), x
+    for bit in bin(terms)[3:]:
+        total, power = total * (1 + power), power * power
+        if bit == "1":
+            total, power = 1 + x * total, power * x
+    return total
+
+
+def _at_least(name: str, value: int, least: int) -> None:
+    if not isinstance(value, int) or value < least:
+        raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")
+
+
+def _positive(name: str, value: float) -> None:
+    if not (value > 0 and math.isfinite(value)):
+        raise ValueError(f"{name} must be positive and finite, got {value!r}")
+
+
+@dataclass(frozen=True)
+class Ordinary(GradientRule):
+    r""":math:`1/(\lambda_i - \lambda_j)`, the textbook kernel (MPN-COV, Li et al. 2017).
+
+    Ties: 0, as in the original implementation of MPN-COV. Close eigenvalues: unbounded.
+    """
+
+    def pair(self, larger: Tensor, smaller: Tensor, scale: Tensor) -> Tensor:
+        return _reciprocal(larger - smaller, 0.0)
+
+
+@dataclass(frozen=True)
+class Truncated(GradientRule):
+    r""":math:`1/(\lambda_i - \lambda_j)` clipped to ``[-bound, bound]`` (SVD-Trunc).
+
+    Ties: ``bound``. The bound is absolute, so this rule alone depends on the scale of its input.
+    """
+
+    bound: float = 1e10
+
+    def __post_init__(self) -> None:
+        _positive("Truncated.bound", self.bound)
+
+    def pair(self, larger: Tensor, smaller: Tensor, scale: Tensor) -> Tensor:
+        return _reciprocal(larger - smaller, self.bound).clamp(-self.bound, self.bound)
+
+
+@dataclass(frozen=True)
+class Taylor(GradientRule):
+    r""":math:`\frac{1}{\lambda_i} \sum_{k=0}^{degree} (\lambda_j/\lambda_i)^k` (Wang et al. 2019).
+
+    Ties: ``(degree + 1) / lam_i``, its upper bound.
+    """
+
+    degree: int = 100
+
+    def __post_init__(self) -> None:
+        _at_least("Taylor.degree", self.degree, 0)
+
+    def pair(self, larger: Tensor, smaller: Tensor, scale: Tensor) -> Tensor:
+        return _geometric_sum(smaller / larger, self.degree + 1) / larger
+
+
+@dataclass(frozen=True)
+class PowerIteration(GradientRule):
+    r""":math:`\frac{1}{\lambda_i} \sum_{k<iterations} (\lambda_j/\lambda_i)^k` (SVD-PI).
+
+    What ``iterations`` steps of deflated power iteration, started at the exact eigenvectors, send
+    back (appendix B of the paper): ``PowerIteration(K)`` is ``Taylor(K - 1)``.
+
+    Ties: ``iterations / lam_i``.
+    """
+
+    iterations: int = 20
+
+    def __post_init__(self) -> None:
+        _at_least("PowerIteration.iterations", self.iterations, 1)
+
+    def pair(self, larger: Tensor, smaller: Tensor, scale: Tensor) -> Tensor:
+        return _geometric_sum(smaller / larger, self.iterations) / larger
+
+
+@dataclass(frozen=True)
+class Pade(GradientRule):
+    r"""The diagonal Padé approximant of the kernel (SVD-Padé, Song et al. 2021), made well-posed.
+
+    :math:`1/(1 - x)` is rational, so each of its Padé approximants with a denominator of degree one
+    or more *is* :math:`1/(1 - x)`. The rule therefore evaluates :math:`1/(\lambda_i - \lambda_j)`
+    from the difference, which is exact for close eigenvalues. The approximant has a pole at a tie
+    and no value there.
+
+    Ties: ``(degree + 1) / lam_i``, the value of the Taylor polynomial that the approximant matches.
+    """
+
+    degree: int = 100
+
+    def __post_init__(self) -> None:
+        _at_least("Pade.degree", self.degree, 1)
+
+    def pair(self, larger: Tensor, smaller: Tensor, scale: Tensor) -> Tensor:
+        return _reciprocal(larger - smaller, (self.degree + 1) / larger)
+
+
+@dataclass(frozen=True)
+class Lorentzian(GradientRule):
+    r""":math:`x / (x^2 + \varepsilon \lambda_{max}^2)`, :math:`x = \lambda_i - \lambda_j`.
+
+    Ties: 0. Gaps below :math:`\sqrt\varepsilon \lambda_{max}` are damped, larger ones barely change.
+    """
+
+    broadening: float = 1e-12
+
+    def __post_init__(self) -> None:
+        _positive("Lorentzian.broadening", self.broadening)
+
+    def pair(self, larger: Tensor, smaller: Tensor, scale: Tensor) -> Tensor:
+        gap = larger / scale - smaller / scale
+        return gap / (gap * gap + self.broadening) / scale
+
+
+@dataclass(frozen=True)
+class Degenerate(GradientRule):
+    r""":math:`1/(\lambda_i - \lambda_j)` without the degenerate pairs (Kasim 2020).
+
+    Pairs closer than ``tolerance`` times the largest eigenvalue (default: ``n * eps``) get 0. That
+    is the right gradient of a loss that does not depend on the basis inside a degenerate subspace,
+    and of no other loss: a loss that does is reported by a warning (not under ``torch.compile`` or
+    ``torch.func``, where values cannot be looked at).
+
+    Ties: 0.
+    """
+
+    tolerance: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.tolerance is not None:
+            _positive("Degenerate.tolerance", self.tolerance)
+
+    def _relative_tolerance(self, eigenvalues: Tensor) -> float:
+        if self.tolerance is not None:
+            return self.tolerance
+        return eigenvalues.shape[-1] * torch.finfo(eigenvalues.dtype).eps
+
+    def pair(self, larger: Tensor, smaller: Tensor, scale: Tensor) -> Tensor:
+        gap = larger - smaller
+        degenerate = gap.abs() <= self._relative_tolerance(larger) * scale
+        return _reciprocal(torch.where(degenerate, 0, gap), 0.0)
+
+    def inspect(self, eigenvalues: Tensor, coupling: Tensor) -> None:
+        gap = (eigenvalues.unsqueeze(-1) - eigenvalues.unsqueeze(-2)).abs()
+        scale = eigenvalues.abs().amax(-1, keepdim=True).unsqueeze(-1)
+        degenerate = gap <= self._relative_tolerance(eigenvalues) * scale
+        rotation = torch.where(degenerate, coupling - coupling.mT, 0).abs()
+        allowed = math.sqrt(torch.finfo(coupling.dtype).eps) * coupling.abs().amax((-2, -1))
+        if bool((rotation.amax((-2, -1)) > allowed).any()):
+            warnings.warn(
+                "the loss depends on the basis inside a degenerate eigenspace, where its gradient "
+                "does not exist; the rule 'degenerate' drops that part. Use a function of the "
+                "matrix (sqrtm, matrix_function), or another rule",
+                stacklevel=2,
+            )
+
+
+RULES: dict[str, type[GradientRule]] = {
+    "ordinary": Ordinary,
+    "truncated": Truncated,
+    "taylor": Taylor,
+    "pade": Pade,
+    "power-iteration": PowerIteration,
+    "lorentzian": Lorentzian,
+    "degenerate": Degenerate,
+}
+
+
+def resolve_rule(
+    rule: str | Callable[[Tensor], Tensor],
+) -> Callable[[Tensor], Tensor]:
+    """Return the rule of that name with its defaults, or the callable itself.
+
+    >>> resolve_rule("taylor")
+    Taylor(degree=100)
+    >>> resolve_rule(Truncated(bound=1e6))
+    Truncated(bound=1000000.0)
+    """
+    if isinstance(rule, str):
+        if rule not in RULES:
+            raise ValueError(f"unknown gradient rule {rule!r}; choose from {', '.join(RULES)}")
+        return RULES[rule]()
+    if isinstance(rule, type) or not callable(rule):
+        raise TypeError(
+            f"rule must be one of {', '.join(RULES)} or a callable from eigenvalues (..., n) to a "
+            f"kernel (..., n, n), got {rule!r}"
+        )
+    return rule

@@ -1,0 +1,50 @@
+"""Symmetric matrices as vectors of their upper triangle, row by row."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+__all__ = ["from_triangle", "to_triangle", "triangle_size"]
+
+
+def triangle_size(n: int) -> int:
+    """Number of entries on and above the diagonal of an ``n x n`` matrix."""
+    return n * (n + 1) // 2
+
+
+def _positions(n: int, device: torch.device) -> Tensor:
+    row, column = torch.triu_indices(n, n, device=device).unbind()
+    return row * n + column
+
+
+def to_triangle(A: Tensor) -> Tensor:
+    """Upper triangle of ``A`` ``(..., n, n)`` in row-major order, ``(..., n (n + 1) / 2)``.
+
+    >>> to_triangle(torch.tensor([[1, 2], [2, 3]]))
+    tensor([1, 2, 3])
+    """
+    if A.dim() < 2 or A.shape[-2] != A.shape[-1]:
+        raise ValueError(f"to_triangle expects (..., n, n), got {tuple(A.shape)}")
+    return A.flatten(-2)[..., _positions(A.shape[-1], A.device)]
+
+
+def from_triangle(vector: Tensor) -> Tensor:
+    """The symmetric matrices ``(..., n, n)`` whose upper triangle is ``vector``.
+
+    >>> from_triangle(torch.tensor([1, 2, 3]))
+    tensor([[1, 2],
+            [2, 3]])
+    """
+    size = vector.shape[-1] if vector.dim() else 0
+    n = (math.isqrt(8 * size + 1) - 1) // 2
+    if vector.dim() == 0 or triangle_size(n) != size:
+        raise ValueError(
+            f"from_triangle expects (..., n (n + 1) / 2) entries, got {tuple(vector.shape)}"
+        )
+    row, column = torch.triu_indices(n, n, device=vector.device)
+    source = torch.empty(n, n, dtype=torch.long, device=vector.device)
+    source[row, column] = source[column, row] = torch.arange(size, device=vector.device)
+    return vector[..., source]

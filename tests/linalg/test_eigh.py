@@ -1,0 +1,174 @@
+import functools
+
+import pytest
+import torch
+
+import matrices
+from matrices import symmetric
+from rootpool.linalg import RULES, Lorentzian, PowerIteration, Taylor, eigh
+
+# Rules close enough to the true kernel at the gaps of SPECTRA["separated"] to pass gradcheck.
+ACCURATE = {
+    **{name: rule() for name, rule in RULES.items()},
+    "taylor": Taylor(degree=200),
+    "power-iteration": PowerIteration(iterations=200),
+    "lorentzian": Lorentzian(broadening=1e-24),
+}
+rules = pytest.mark.parametrize("rule", ACCURATE.values(), ids=list(ACCURATE))
+
+
+def invariant(A, rule="pade"):
+    """Outputs that do not depend on the sign of an eigenvector."""
+    lam, U = eigh(symmetric(A), rule)
+    return lam, U.abs()
+
+
+@pytest.mark.parametrize("dtype", matrices.DTYPES)
+@pytest.mark.parametrize(
+    "shape", [(4, 4), (3, 4, 4), (2, 3, 4, 4), (0, 4, 4), (2, 1, 1), (2, 0, 0)]
+)
+def test_same_values_and_shapes_as_torch(shape, dtype):
+    A = matrices.random_symmetric(*shape, dtype=dtype)
+    got, expected = eigh(A), torch.linalg.eigh(A)
+    assert torch.equal(got.eigenvalues, expected.eigenvalues)
+    assert torch.equal(got.eigenvectors, expected.eigenvectors)
+    assert got.eigenvectors.dtype == dtype
+
+
+def test_reads_the_lower_triangle_like_torch():
+    A = matrices.random(5, 5)
+    lam, U = eigh(A)
+    assert torch.equal(lam, torch.linalg.eigh(A)[0])
+    A = A.masked_fill(torch.ones(5, 5).triu(1).bool(), torch.nan)
+    assert torch.equal(eigh(A).eigenvalues, lam)
+
+
+def test_non_contiguous_input():
+    A = matrices.random(4, 4, 3).permute(2, 0, 1)
+    assert not A.is_contiguous()
+    assert torch.equal(eigh(symmetric(A)).eigenvalues, torch.linalg.eigh(symmetric(A))[0])
+
+
+@rules
+def test_first_and_second_derivative(rule):
+    A = matrices.matrix("separated").repeat(2, 1, 1).requires_grad_()
+    assert torch.autograd.gradcheck(functools.partial(invariant, rule=rule), A)
+    assert torch.autograd.gradgradcheck(functools.partial(invariant, rule=rule), A)
+
+
+@rules
+@pytest.mark.parametrize("kind", matrices.SPECTRA)
+@pytest.mark.filterwarnings("ignore:the loss depends on the basis")
+def test_gradient_is_finite_and_symmetric_for_every_spectrum(rule, kind):
+    if kind in ("huge", "tiny") and rule in (Lorentzian(1e-24),):
+        rule = Lorentzian()
+    A = matrices.matrix(kind).requires_grad_()
+    lam, U = eigh(A, rule)
+    (lam.sum() + U[0].sum()).backward()
+    assert A.grad.isfinite().all()
+    assert torch.allclose(A.grad, A.grad.mT, rtol=1e-6, atol=1e-12 * float(A.grad.abs().max()))
+
+
+def test_gradient_of_eigenvalues_alone_and_of_eigenvectors_alone():
+    A = matrices.matrix("separated").requires_grad_()
+    weight = torch.arange(6.0, dtype=torch.float64)
+    for ours, torchs in (
+        (lambda: eigh(A)[0] @ weight, lambda: torch.linalg.eigh(A)[0] @ weight),
+        (lambda: eigh(A)[1].square() @ weight, lambda: torch.linalg.eigh(A)[1].square() @ weight),
+    ):
+        (got,) = torch.autograd.grad(ours().sin().sum(), A)
+        (expected,) = torch.autograd.grad(torchs().sin().sum(), A)
+        assert torch.allclose(got, symmetric(expected), rtol=1e-12)
+
+
+def test_custom_callable_as_rule():
+    A = matrices.matrix("separated").requires_grad_()
+    _, U = eigh(A, lambda lam: torch.zeros(*lam.shape, lam.shape[-1], dtype=lam.dtype))
+    U.sum().backward()
+    assert (A.grad == 0).all()
+
+
+def test_vmap_and_functional_derivatives():
+    A = matrices.random_symmetric(3, 2, 4, 4)
+    assert torch.equal(torch.vmap(eigh)(A).eigenvectors, eigh(A).eigenvectors)
+    assert torch.equal(torch.vmap(eigh, 1)(A).eigenvalues, eigh(A).eigenvalues.transpose(0, 1))
+    jacobian = torch.func.jacrev(lambda A: eigh(symmetric(A))[0])
+    expected = torch.func.jacrev(lambda A: torch.linalg.eigh(symmetric(A))[0])(A[0, 0])
+    assert torch.allclose(jacobian(A[0, 0]), expected)
+    assert torch.allclose(torch.vmap(torch.vmap(jacobian))(A)[0, 0], expected)
+
+
+def test_forward_mode_is_refused_loudly():
+    with pytest.raises((RuntimeError, NotImplementedError), match=r"jvp|forward"):
+        torch.func.jvp(lambda A: eigh(A)[0], (torch.eye(2),), (torch.eye(2),))
+
+
+@pytest.mark.parametrize("rule", ["pade", "taylor", "truncated"])
+def test_compile_without_graph_breaks(rule):
+    def loss(A):
+        lam, U = eigh(A, rule)
+        return (lam.unsqueeze(-2) * U.square()).sin().sum()
+
+    torch._dynamo.reset()
+    A = matrices.matrix("separated").repeat(3, 1, 1).requires_grad_()
+    (expected,) = torch.autograd.grad(loss(A), A)
+    (got,) = torch.autograd.grad(torch.compile(loss, fullgraph=True)(A), A)
+    assert torch.allclose(got, expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_autocast_computes_in_float32(dtype):
+    A = matrices.random_symmetric(4, 4, dtype=torch.float32).to(dtype).requires_grad_()
+    with torch.autocast("cpu", torch.bfloat16):
+        lam, U = eigh(A)
+        (lam.sum() + U[0].sum()).backward()  # a backward inside autocast must not fall to bfloat16
+    assert lam.dtype == U.dtype == torch.float32
+    assert A.grad.dtype == dtype
+    B = A.detach().float().requires_grad_()
+    lam, U = eigh(B)
+    (lam.sum() + U[0].sum()).backward()
+    assert torch.equal(A.grad, B.grad.to(dtype))
+
+
+def test_solver_device_brings_results_back():
+    A = matrices.random_symmetric(3, 4, 4)
+    assert torch.equal(eigh(A, solver_device="cpu").eigenvectors, eigh(A).eigenvectors)
+
+
+def test_nothing_is_saved_without_gradient():
+    A = matrices.random_symmetric(3, 4, 4).requires_grad_()
+    with torch.no_grad():
+        assert eigh(A).eigenvalues.grad_fn is None
+    with torch.inference_mode():
+        assert eigh(A).eigenvalues.is_inference()
+
+
+@pytest.mark.parametrize(
+    ("A", "error", "message"),
+    [
+        (torch.zeros(3, 4), ValueError, r"eigh expects \(..., n, n\), got \(3, 4\); .* use svd"),
+        (torch.zeros(3), ValueError, r"got \(3,\)"),
+        (torch.zeros(2, 2, dtype=torch.int64), TypeError, "float32 or float64, got torch.int64"),
+        (torch.zeros(2, 2, dtype=torch.float16), TypeError, "cast with A.float()"),
+        (torch.zeros(2, 2, dtype=torch.complex64), TypeError, "complex .* use torch.linalg"),
+        ([[1.0]], TypeError, "expects a tensor, got list"),
+        (torch.eye(2) * torch.nan, ValueError, "eigh: A has NaN or infinite entries"),
+        (
+            torch.stack([torch.eye(2), torch.eye(2) * torch.inf]),
+            ValueError,
+            r"A\[1\] has NaN or infinite",
+        ),
+    ],
+)
+def test_bad_input(A, error, message):
+    with pytest.raises(error, match=message):
+        eigh(A)
+
+
+def test_bad_item_is_named_by_its_batch_index():
+    A = matrices.random_symmetric(2, 3, 70, 70)
+    A[1, 2, 5, 0] = torch.nan
+    with pytest.raises(ValueError, match=r"A\[1, 2\] has NaN"):
+        eigh(A)
+    with pytest.raises(ValueError, match=r"A\[1, 2\] has NaN"):
+        torch.vmap(eigh)(A)

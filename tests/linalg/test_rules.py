@@ -1,0 +1,206 @@
+import itertools
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import matrices
+import oracles
+from rootpool.linalg import (
+    RULES,
+    Degenerate,
+    Lorentzian,
+    Ordinary,
+    Pade,
+    PowerIteration,
+    Taylor,
+    Truncated,
+    eigh,
+    resolve_rule,
+)
+
+ALL_RULES = [rule() for rule in RULES.values()]
+rules = pytest.mark.parametrize("rule", ALL_RULES, ids=list(RULES))
+spectra = pytest.mark.parametrize("kind", matrices.SPECTRA)
+
+
+def check_contract(rule, lam):
+    K = rule(lam)
+    assert K.shape == (*lam.shape, lam.shape[-1])
+    assert K.dtype == lam.dtype
+    assert torch.equal(K, -K.mT)
+    assert (K.diagonal(dim1=-2, dim2=-1) == 0).all()
+    assert K.isfinite().all()
+    null = (lam.unsqueeze(-1) == 0) & (lam.unsqueeze(-2) == 0)
+    assert (K[null] == 0).all()
+
+
+@rules
+@spectra
+@pytest.mark.parametrize("dtype", matrices.DTYPES)
+def test_contract(rule, kind, dtype):
+    check_contract(rule, matrices.spectrum(kind, dtype))
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    rule=st.sampled_from(ALL_RULES),
+    values=st.lists(st.floats(0, allow_infinity=False), min_size=0, max_size=6),
+    signs=st.booleans(),
+)
+def test_contract_holds_for_any_finite_spectrum(rule, values, signs):
+    lam = torch.tensor(values, dtype=torch.float64)
+    if signs:
+        lam = lam * (-1.0) ** torch.arange(len(values))
+    check_contract(rule, lam)
+
+
+@rules
+def test_any_batch_shape(rule):
+    lam = matrices.random(2, 0, 3, 5).abs()
+    assert rule(lam).shape == (2, 0, 3, 5, 5)
+    lam = matrices.random(2, 3, 5).abs()
+    assert torch.equal(rule(lam)[1, 2], rule(lam[1, 2]))
+
+
+@pytest.mark.parametrize("rule", [rule for rule in ALL_RULES if rule != Truncated()])
+@pytest.mark.parametrize("kind", ["separated", "clustered", "repeated", "rank-deficient", "graded"])
+@pytest.mark.parametrize("factor", [2.0**-40, 2.0**40])
+def test_scaling_law(rule, kind, factor):
+    lam = matrices.spectrum(kind)
+    assert torch.allclose(rule(factor * lam) * factor, rule(lam), rtol=1e-14)
+
+
+@rules
+def test_tends_to_the_true_kernel_as_gaps_grow(rule):
+    lam = torch.tensor([1.0, 1e3, 1e6], dtype=torch.float64)
+    K = rule(lam)
+    for i, j in itertools.permutations(range(3), 2):
+        assert K[i, j] == pytest.approx(float(1 / (lam[i] - lam[j])), rel=2e-6)
+
+
+@rules
+def test_order_of_the_eigenvalues_does_not_matter(rule):
+    lam = matrices.spectrum("separated")
+    shuffle = torch.tensor([3, 0, 5, 1, 4, 2])
+    assert torch.equal(rule(lam[shuffle]), rule(lam)[shuffle][:, shuffle])
+
+
+@pytest.mark.parametrize(
+    ("rule", "at_tie"),
+    [
+        (Ordinary(), 0),
+        (Truncated(bound=1e6), 1e6),
+        (Taylor(degree=7), 8 / 2),
+        (Pade(degree=7), 8 / 2),
+        (PowerIteration(iterations=7), 7 / 2),
+        (Lorentzian(), 0),
+        (Degenerate(), 0),
+    ],
+    ids=list(RULES),
+)
+def test_value_at_a_tie_is_the_documented_one(rule, at_tie):
+    K = rule(torch.tensor([2.0, 2.0], dtype=torch.float64))
+    assert K.tolist() == [[0, -at_tie], [at_tie, 0]]
+
+
+@pytest.mark.parametrize("degree", [0, 1, 2, 5, 100])
+@pytest.mark.parametrize("kind", ["separated", "clustered", "repeated", "graded"])
+def test_taylor_is_its_series(degree, kind):
+    lam = matrices.spectrum(kind)
+    assert torch.allclose(
+        Taylor(degree)(lam), oracles.taylor_kernel(lam, degree), rtol=1e-13, atol=0
+    )
+
+
+def test_power_iteration_is_taylor_one_degree_lower():
+    lam = matrices.spectrum("clustered")
+    assert torch.equal(PowerIteration(20)(lam), Taylor(19)(lam))
+
+
+def test_pade_is_exact_for_the_closest_numbers():
+    a, b = 1.0 + 2**-52, 1.0
+    K = Pade()(torch.tensor([b, a], dtype=torch.float64))
+    assert K[1, 0] == 2.0**52
+
+
+def test_lorentzian_damps_small_gaps_and_keeps_large_ones():
+    K = Lorentzian(broadening=1e-6)(torch.tensor([0.0, 1e-5, 1.0], dtype=torch.float64))
+    assert abs(K[1, 0]) < 11
+    assert K[2, 0] == pytest.approx(1, rel=1e-5)
+
+
+def test_series_of_opposite_signs_converges():
+    lam = torch.tensor([-3.0, 1.0], dtype=torch.float64)
+    assert Taylor(100)(lam)[1, 0] == pytest.approx(1 / 4)
+
+
+@pytest.mark.parametrize("kind", ["separated", "clustered", "repeated"])
+@pytest.mark.parametrize("rule", [Taylor(6), PowerIteration(3)])
+def test_derivative_of_a_series_is_right_at_ties(kind, rule):
+    terms = rule.degree + 1 if isinstance(rule, Taylor) else rule.iterations
+
+    def brute_force(a, b):
+        return sum(b**k / a ** (k + 1) for k in range(terms))
+
+    lam = matrices.spectrum(kind).requires_grad_()
+    (got,) = torch.autograd.grad(rule(lam)[5, 1], lam)
+    (expected,) = torch.autograd.grad(brute_force(lam[5], lam[1]), lam)
+    assert torch.allclose(got, expected)
+
+
+def test_degenerate_warns_of_a_loss_that_depends_on_the_basis():
+    A = torch.eye(3, dtype=torch.float64, requires_grad=True)
+    _, U = eigh(A, "degenerate")
+    with pytest.warns(UserWarning, match="basis inside a degenerate eigenspace"):
+        (U[0, 0] + U[1, 2]).backward()
+
+
+def test_degenerate_is_silent_and_right_for_a_loss_that_does_not():
+    A = matrices.matrix("repeated").requires_grad_()
+    _, U = eigh(A, Degenerate(tolerance=1e-10))
+    weight = matrices.random_symmetric(6, 6, seed=5)
+    projector = U[:, :3] @ U[:, :3].mT  # onto the whole eigenspace of 1
+    (projector * weight).sum().backward()
+
+    def f(A):
+        U = torch.linalg.eigh(A)[1][:, :3]
+        return (U @ U.mT * weight).sum()
+
+    direction = matrices.random_symmetric(6, 6, seed=6)
+    expected = oracles.central_difference(f, A.detach(), direction)
+    assert (A.grad * direction).sum() == pytest.approx(float(expected), rel=1e-7)
+
+
+def test_resolve_rule():
+    assert resolve_rule("taylor") == Taylor(degree=100)
+    assert [resolve_rule(name) for name in RULES] == ALL_RULES
+    custom = Truncated(bound=3)
+    assert resolve_rule(custom) is custom
+    assert resolve_rule(torch.outer) is torch.outer
+    with pytest.raises(ValueError, match="unknown gradient rule 'padee'; choose from ordinary, "):
+        resolve_rule("padee")
+    with pytest.raises(TypeError, match="got 3"):
+        resolve_rule(3)
+    with pytest.raises(TypeError, match="Taylor"):
+        resolve_rule(Taylor)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Truncated(bound=0), "Truncated.bound must be positive and finite, got 0"),
+        (lambda: Truncated(bound=math.inf), "Truncated.bound"),
+        (lambda: Taylor(degree=-1), "Taylor.degree must be an integer >= 0, got -1"),
+        (lambda: Pade(degree=0), "Pade.degree must be an integer >= 1"),
+        (lambda: Pade(degree=1.5), "Pade.degree"),
+        (lambda: PowerIteration(iterations=0), "PowerIteration.iterations"),
+        (lambda: Lorentzian(broadening=-1), "Lorentzian.broadening"),
+        (lambda: Degenerate(tolerance=0), "Degenerate.tolerance"),
+    ],
+)
+def test_impossible_parameters(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()

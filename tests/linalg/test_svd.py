@@ -1,0 +1,120 @@
+import pytest
+import torch
+
+import matrices
+from rootpool.linalg import RULES, eigh, svd
+
+SHAPES = [(4, 4), (5, 3), (3, 5), (2, 4, 3), (2, 0, 3, 4), (3, 1), (1, 1), (0, 3)]
+
+
+@pytest.mark.parametrize("dtype", matrices.DTYPES)
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("full_matrices", [False, True])
+def test_same_values_and_shapes_as_torch(shape, dtype, full_matrices):
+    A = matrices.random(*shape, dtype=dtype)
+    got = svd(A, full_matrices=full_matrices)
+    for ours, torchs in zip(got, torch.linalg.svd(A, full_matrices=full_matrices), strict=True):
+        assert torch.equal(ours, torchs)
+
+
+@pytest.mark.parametrize("shape", [(2, 4, 4), (5, 3), (3, 5), (4, 1)])
+def test_first_and_second_derivative(shape):
+    A = matrices.random(*shape).requires_grad_()
+
+    def invariant(A):
+        U, S, Vh = svd(A)
+        return U.abs(), S, Vh.abs(), (U * S.unsqueeze(-2)) @ Vh
+
+    assert torch.autograd.gradcheck(invariant, A)
+    assert torch.autograd.gradgradcheck(invariant, A)
+
+
+@pytest.mark.parametrize("shape", [(5, 3), (3, 5)])
+@pytest.mark.parametrize("part", range(3))
+def test_gradient_of_one_factor_alone(shape, part):
+    A = matrices.random(*shape).requires_grad_()
+    weight = matrices.random(*svd(A)[part].shape, seed=1)
+    (got,) = torch.autograd.grad((svd(A)[part].square() * weight).sum(), A)
+    native = torch.linalg.svd(A, full_matrices=False)[part]
+    (expected,) = torch.autograd.grad((native.square() * weight).sum(), A)
+    assert torch.allclose(got, expected, rtol=1e-10, atol=1e-12)
+
+
+def test_full_matrices_has_the_gradient_of_the_thin_part():
+    A = matrices.random(4, 2).requires_grad_()
+    U, S, Vh = svd(A, full_matrices=True)
+    (got,) = torch.autograd.grad((U[:, :2].square() @ S).sum() + Vh[0, 0].abs(), A)
+    U, S, Vh = svd(A)
+    (expected,) = torch.autograd.grad((U.square() @ S).sum() + Vh[0, 0].abs(), A)
+    assert torch.allclose(got, expected)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("kind", matrices.SPECTRA)
+@pytest.mark.parametrize("columns", [4, 6])
+@pytest.mark.filterwarnings("ignore:the loss depends on the basis")
+def test_gradient_is_finite_for_every_spectrum(rule, kind, columns):
+    A = matrices.matrix(kind)[:, :columns].clone().requires_grad_()
+    U, S, Vh = svd(A, rule)
+    (U.sum() + S.sum() + Vh.sum()).backward()
+    assert A.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_rule_acts_on_singular_values_as_on_eigenvalues_of_a_covariance(rule):
+    A = matrices.matrix("separated")
+    (by_svd,) = torch.func.vjp(lambda A: svd(A, rule)[0].abs(), A)[1](torch.ones(6, 6).double())
+    (by_eigh,) = torch.func.vjp(lambda A: eigh(A, rule)[1].abs(), A)[1](torch.ones(6, 6).double())
+    # eigh differentiates along symmetric directions only, and moves U and V together.
+    assert torch.allclose((by_svd + by_svd.mT) / 2, by_eigh, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("shape", [(6, 4), (4, 6), (5, 5)])
+def test_reconstruction_of_a_rank_deficient_matrix_has_the_gradient_of_the_identity(shape):
+    # U S V^T = A whatever the ranks, so the gradient of a function of it is that of A, within the
+    # directions that keep the rank; along those the null space of both sides is not moved.
+    left, right = matrices.random(shape[0], 2), matrices.random(2, shape[1], seed=1)
+    weight = matrices.random(*shape, seed=2)
+
+    def tangent(left, right):
+        U, S, Vh = svd(left @ right)
+        return (((U * S) @ Vh) * weight).sum()
+
+    got = torch.func.grad(tangent, (0, 1))(left, right)
+    expected = torch.func.grad(lambda x, y: ((x @ y) * weight).sum(), (0, 1))(left, right)
+    for g, e in zip(got, expected, strict=True):
+        assert matrices.relative_error(g, e) < 1e-12
+
+
+def test_vmap_jacrev_and_compile():
+    A = matrices.random(3, 4, 2)
+    assert torch.equal(torch.vmap(svd)(A).Vh, svd(A).Vh)
+    jacobian = torch.func.jacrev(lambda A: svd(A).S)
+    expected = torch.func.jacrev(lambda A: torch.linalg.svdvals(A))(A[0])
+    assert torch.allclose(torch.vmap(jacobian)(A)[0], expected)
+
+    def loss(A):
+        U, S, Vh = svd(A)
+        return (U.square() @ S.unsqueeze(-1)).sum() + Vh.square().sin().sum()
+
+    torch._dynamo.reset()
+    A.requires_grad_()
+    (expected,) = torch.autograd.grad(loss(A), A)
+    (got,) = torch.autograd.grad(torch.compile(loss, fullgraph=True)(A), A)
+    assert torch.allclose(got, expected, rtol=1e-10)
+
+
+def test_no_gradient_needed():
+    A = matrices.random(3, 2).requires_grad_()
+    U, S, Vh = svd(A)
+    (unused,) = torch.autograd.grad(S.sum() * 0 + 1.0, A, allow_unused=True)
+    assert (unused == 0).all()
+
+
+def test_bad_input():
+    with pytest.raises(ValueError, match=r"svd: A\[1\] has NaN"):
+        svd(torch.stack([torch.ones(3, 2), torch.full((3, 2), torch.nan)]))
+    with pytest.raises(ValueError, match=r"svd expects \(..., m, n\), got \(3,\)"):
+        svd(torch.ones(3))
+    with pytest.raises(TypeError, match=r"svd expects float32 or float64, got torch.bfloat16"):
+        svd(torch.ones(3, 3, dtype=torch.bfloat16))

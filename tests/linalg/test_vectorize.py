@@ -1,0 +1,34 @@
+import pytest
+import torch
+
+import matrices
+from rootpool.linalg import from_triangle, to_triangle, triangle_size
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 5])
+@pytest.mark.parametrize("lead", [(), (3,), (2, 0)])
+def test_round_trip_and_order(n, lead):
+    A = matrices.random_symmetric(*lead, n, n)
+    vector = to_triangle(A)
+    assert vector.shape == (*lead, triangle_size(n))
+    assert torch.equal(from_triangle(vector), A)
+    if not lead:
+        assert vector.tolist() == [A[i, j].item() for i in range(n) for j in range(i, n)]
+
+
+def test_derivatives_and_vmap():
+    A = matrices.random(2, 3, 3).requires_grad_()
+    assert torch.autograd.gradcheck(to_triangle, A)
+    vector = matrices.random(2, 6).requires_grad_()
+    assert torch.autograd.gradcheck(from_triangle, vector)
+    assert torch.equal(torch.vmap(to_triangle)(A), to_triangle(A))
+    assert torch.equal(torch.vmap(from_triangle)(vector), from_triangle(vector))
+
+
+def test_bad_input():
+    with pytest.raises(ValueError, match=r"to_triangle expects \(..., n, n\), got \(2, 3\)"):
+        to_triangle(torch.zeros(2, 3))
+    with pytest.raises(ValueError, match=r"n \(n \+ 1\) / 2\) entries, got \(4,\)"):
+        from_triangle(torch.zeros(4))
+    with pytest.raises(ValueError, match="got \\(\\)"):
+        from_triangle(torch.tensor(1.0))
