@@ -7,8 +7,9 @@ all checks that depend on data live here.
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -16,7 +17,7 @@ from torch import Tensor
 from torch.linalg import LinAlgError
 
 from .checks import first_index, name_item
-from .parallel import run_slices
+from .parallel import count_pieces, run_pieces
 
 __all__ = ["eigh_forward", "roundoff", "svd_forward"]
 
@@ -42,14 +43,14 @@ def roundoff(values: Tensor) -> Tensor:
 @dataclass(frozen=True)
 class _Solver:
     name: str
-    run: Callable[..., object]  # run(A, out=factors)
+    run: Callable[[Tensor], Factors]
     allocate: Callable[[Tensor], Factors]
     reads: Callable[[Tensor], Tensor]  # the part of A that the routine looks at
     ladder: Callable[[Tensor], Iterator[Callable[[], Factors]]]
 
 
 def _column_major(A: Tensor, rows: int, columns: int) -> Tensor:
-    # The layout of LAPACK: anything else would be copied after the call.
+    # The layout of LAPACK, and so of what torch.linalg returns.
     return A.new_empty(*A.shape[:-2], columns, rows).mT
 
 
@@ -83,8 +84,9 @@ def _eigh_ladder(A: Tensor) -> Iterator[Callable[[], Factors]]:
 
 
 def _svd_solver(full_matrices: bool) -> _Solver:
-    def run(A: Tensor, out: Factors) -> object:
-        return torch.linalg.svd(A, full_matrices, out=out)
+    def run(A: Tensor) -> Factors:
+        U, s, Vh = torch.linalg.svd(A, full_matrices)
+        return U, s, Vh
 
     def allocate(A: Tensor) -> Factors:
         m, n = A.shape[-2:]
@@ -114,7 +116,7 @@ def _svd_solver(full_matrices: bool) -> _Solver:
     return _Solver("svd", run, allocate, lambda A: A, ladder)
 
 
-_EIGH = _Solver("eigh", torch.linalg.eigh, _allocate_eigh, torch.tril, _eigh_ladder)
+_EIGH = _Solver("eigh", lambda A: torch.linalg.eigh(A), _allocate_eigh, torch.tril, _eigh_ladder)
 _SVD = {full: _svd_solver(full) for full in (False, True)}
 
 
@@ -122,21 +124,26 @@ _SVD = {full: _svd_solver(full) for full in (False, True)}
 # One driver for all of them
 
 
-def _is_finite(tensors: Sequence[Tensor]) -> bool:
+def _is_finite(*tensors: Tensor) -> bool:
     # A sum costs one pass and no memory; only when it is not finite (overflow counts) look closely.
-    return all(bool(t.sum().isfinite()) or bool(t.isfinite().all()) for t in tensors)
+    return all(math.isfinite(t.sum().item()) or bool(t.isfinite().all()) for t in tensors)
 
 
-def _solve_one(solver: _Solver, A: Tensor, name: str, caller: str) -> Factors:
-    """Decompose one matrix, by the ladder if need be."""
-    attempts: list[Callable[[], Factors]] = [lambda: _run_alone(solver, A), *solver.ladder(A)]
-    for attempt in attempts:
-        try:
+def _solve_directly(solver: _Solver, A: Tensor) -> Factors | None:
+    try:
+        factors = solver.run(A)
+    except LinAlgError:
+        return None
+    return factors if _is_finite(*factors) else None
+
+
+def _solve_by_ladder(solver: _Solver, A: Tensor, name: str, caller: str) -> Factors:
+    """Decompose one matrix by whatever works."""
+    for attempt in solver.ladder(A):
+        with contextlib.suppress(LinAlgError):
             factors = attempt()
-        except LinAlgError:
-            continue
-        if _is_finite(factors):
-            return factors
+            if _is_finite(*factors):
+                return factors
     raise LinAlgError(
         f"{caller}: {solver.name} did not converge on {name} of shape {tuple(A.shape)}, nor scaled, "
         "reordered or in float64 on the CPU; check how the matrix was made, or add a small multiple "
@@ -144,48 +151,47 @@ def _solve_one(solver: _Solver, A: Tensor, name: str, caller: str) -> Factors:
     )
 
 
-def _run_alone(solver: _Solver, A: Tensor) -> Factors:
-    factors = solver.allocate(A)
-    solver.run(A, out=factors)
-    return factors
-
-
 def _solve(solver: _Solver, A: Tensor, caller: str) -> Factors:
     """Decompose a batch ``(..., m, n)``; raise for input that is not finite."""
     lead = A.shape[:-2]
     flat = A.detach().reshape(math.prod(lead), *A.shape[-2:])
-    factors = solver.allocate(flat)
 
-    def item(k: int) -> str:
+    def name(k: int) -> str:
         return name_item(tuple(int(i) for i in torch.unravel_index(torch.tensor(k), lead)))
 
-    def work(piece: slice) -> None:
+    def solve_piece(piece: slice) -> Factors:
         part = flat[piece]
-        if not _is_finite([part]):
+        if not _is_finite(part):
             bad = ~solver.reads(part).isfinite().flatten(1).all(1)
             if bad.any():
-                k = piece.start + first_index(bad)[0]
                 raise ValueError(
-                    f"{caller}: {item(k)} has NaN or infinite entries; the matrix was broken before "
-                    "it came here, look at what made it"
+                    f"{caller}: {name(piece.start + first_index(bad)[0])} has NaN or infinite "
+                    "entries; the matrix was broken before it came here, look at what made it"
                 )
-        outs = tuple(f[piece] for f in factors)
-        try:
-            solver.run(part, out=outs)
-            if _is_finite(outs):
-                return
-        except LinAlgError:
-            pass
-        for k in range(part.shape[0]):
-            for out, result in zip(
-                outs, _solve_one(solver, part[k], item(piece.start + k), caller), strict=True
-            ):
-                out[k] = result
+        factors = _solve_directly(solver, part)
+        if factors is not None:
+            return factors
+        factors = solver.allocate(part)
+        for k, matrix in enumerate(part):
+            result = _solve_directly(solver, matrix)
+            if result is None:
+                result = _solve_by_ladder(solver, matrix, name(piece.start + k), caller)
+            for factor, value in zip(factors, result, strict=True):
+                factor[k] = value
+        return factors
 
-    if flat.device.type == "cpu":
-        run_slices(work, flat.shape[0], max(flat.shape[-2:]))
+    batch, side = flat.shape[0], max(flat.shape[-2:])
+    pieces = count_pieces(batch, side) if flat.device.type == "cpu" else 0
+    if pieces == 0:
+        factors = solve_piece(slice(0, batch))
     else:
-        work(slice(0, flat.shape[0]))
+        factors = solver.allocate(flat)
+
+        def work(piece: slice) -> None:
+            for factor, value in zip(factors, solve_piece(piece), strict=True):
+                factor[piece] = value
+
+        run_pieces(work, batch, pieces)
     return tuple(f.reshape(lead + f.shape[1:]) for f in factors)
 
 
@@ -206,7 +212,7 @@ def _check_symmetric(A: Tensor, caller: str) -> None:
 
 def _check_spectrum(lam: Tensor, domain: str, caller: str) -> None:
     """Raise unless the eigenvalues are inside ``domain``, to within round-off."""
-    if domain == "any" or lam.numel() == 0:
+    if lam.numel() == 0:
         return
     level, least = roundoff(lam)[..., 0], lam[..., 0]
     negative = least < -level
@@ -237,17 +243,15 @@ def _eigh(A: Tensor, domain: str, caller: str, solver_device: str) -> tuple[Tens
     ``domain`` is ``"triangle"`` (read the lower triangle, whatever the rest), ``"any"`` (symmetric),
     ``"nonnegative"`` (eigenvalues at round-off level come back as exact zeros) or ``"positive"``.
     """
-    device = A.device
     moved = A.to(solver_device) if solver_device else A
-    if domain == "triangle":
-        lam, U = _solve(_EIGH, moved, caller)
-    else:
+    if domain != "triangle":
         _check_symmetric(moved, caller)
-        lam, U = _solve(_EIGH, moved, caller)
+    lam, U = _solve(_EIGH, moved, caller)
+    if domain in ("nonnegative", "positive"):
         _check_spectrum(lam, domain, caller)
         if domain == "nonnegative":
             lam = torch.where(lam <= roundoff(lam), 0, lam)
-    return lam.to(device), U.to(device)
+    return (lam.to(A.device), U.to(A.device)) if solver_device else (lam, U)
 
 
 def _svd(A: Tensor, full_matrices: bool, solver_device: str) -> tuple[Tensor, Tensor, Tensor]:

@@ -98,4 +98,7 @@ def eigh(
     True
     """
     check_square(A, "eigh")
-    return EighResult(*_Eigh.apply(A, resolve_rule(rule), solver_device))
+    kernel = resolve_rule(rule)
+    if is_plain(A) and not (A.requires_grad and torch.is_grad_enabled()):
+        return EighResult(*eigh_forward(A, "triangle", "eigh", solver_device))
+    return EighResult(*_Eigh.apply(A, kernel, solver_device))

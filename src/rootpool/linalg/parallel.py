@@ -15,7 +15,7 @@ from itertools import pairwise
 
 import torch
 
-__all__ = ["run_slices"]
+__all__ = ["count_pieces", "run_pieces"]
 
 # Handing work to another thread costs about 0.1 ms, the time that LAPACK needs for some 2000 matrix
 # entries (50 ns each, nearly independent of the size of the matrices).
@@ -68,8 +68,8 @@ class _Pool:
 _POOL = _Pool()
 
 
-def run_slices(work: Callable[[slice], None], batch: int, side: int) -> None:
-    """Call ``work`` on slices that cover a batch of ``side x side`` matrices, in parallel if it pays.
+def count_pieces(batch: int, side: int) -> int:
+    """Into how many pieces to cut a batch of ``side x side`` matrices; 0: the caller does it.
 
     Each matrix is worked on alone and with one BLAS thread, so the result is the same to the bit
     however many threads there are (as many as ``torch.get_num_threads()``) and whatever else is in
@@ -77,25 +77,26 @@ def run_slices(work: Callable[[slice], None], batch: int, side: int) -> None:
     unless ``torch.use_deterministic_algorithms`` is on.
     """
     workers = torch.get_num_threads()
+    if workers == 1 or batch == 0:
+        return 0
     pieces = min(batch, SLICES_PER_WORKER * workers, batch * side**2 // ENTRIES_WORTH_A_SLICE)
+    if pieces > 1:
+        return pieces
+    if side < MULTITHREADED_BLAS_STARTS_AT:
+        return 0
     single_large = batch == 1 and side >= MULTITHREADED_BLAS_PAYS_FROM
-    caller_may_work = side < MULTITHREADED_BLAS_STARTS_AT or (
-        single_large and not torch.are_deterministic_algorithms_enabled()
-    )
-    if batch == 0 or workers == 1 or (pieces < 2 and caller_may_work):
-        work(slice(0, batch))
-    else:
-        _run_on_workers(work, batch, max(pieces, 1), workers)
+    return 0 if single_large and not torch.are_deterministic_algorithms_enabled() else 1
 
 
-def _run_on_workers(work: Callable[[slice], None], batch: int, pieces: int, workers: int) -> None:
+def run_pieces(work: Callable[[slice], None], batch: int, pieces: int) -> None:
+    """Cut ``range(batch)`` into ``pieces`` and call ``work`` on each in a single-threaded worker."""
     inference = torch.is_inference_mode_enabled()  # thread-local, like the gradient mode
 
     def task(piece: slice) -> None:
         with torch.inference_mode(inference), torch.no_grad():
             work(piece)
 
-    executor = _POOL.executor(workers)
+    executor = _POOL.executor(torch.get_num_threads())
     cuts = [batch * k // pieces for k in range(pieces + 1)]
     futures = [executor.submit(task, slice(a, b)) for a, b in pairwise(cuts)]
     wait(futures)

@@ -44,42 +44,87 @@ class GradientRule(ABC):
     """A kernel that stays finite: eigenvalues ``(..., n)`` in, antisymmetric ``(..., n, n)`` out."""
 
     @abstractmethod
-    def pair(self, larger: Tensor, smaller: Tensor, scale: Tensor) -> Tensor:
-        """Approximate ``1 / (larger - smaller)`` where ``abs(larger) >= abs(smaller)``.
-
-        ``larger`` is never zero, and ``scale`` is the largest magnitude in the spectrum.
-        """
-
     def __call__(self, eigenvalues: Tensor) -> Tensor:
-        lam_i, lam_j = eigenvalues.unsqueeze(-1), eigenvalues.unsqueeze(-2)
-        # Only one order of each pair is evaluated, with the larger magnitude first, because the
-        # series of Taylor and power iteration converge for ratios within [-1, 1] only.
-        n = eigenvalues.shape[-1]
-        if n == 0:
-            return lam_i * lam_j
-        below_diagonal = torch.ones(n, n, dtype=torch.bool, device=eigenvalues.device).tril(-1)
-        wins_tie = (lam_i > lam_j) | ((lam_i == lam_j) & below_diagonal)
-        size_i, size_j = lam_i.abs(), lam_j.abs()
-        i_leads = (size_i > size_j) | ((size_i == size_j) & wins_tie)
-        larger = torch.where(i_leads, lam_i, lam_j)
-        smaller = torch.where(i_leads, lam_j, lam_i)
-
-        null = larger == 0
-        scale = eigenvalues.abs().amax(-1, keepdim=True).unsqueeze(-1)
-        kernel = self.pair(torch.where(null, 1, larger), smaller, torch.where(scale == 0, 1, scale))
-        limit = torch.finfo(eigenvalues.dtype).max
-        kernel = torch.where(null, 0, kernel).clamp(-limit, limit)
-        kernel = torch.where(i_leads, kernel, -kernel)
-        return kernel * ~torch.eye(n, dtype=torch.bool, device=eigenvalues.device)
+        """Return the kernel of a spectrum."""
 
     def inspect(self, eigenvalues: Tensor, coupling: Tensor) -> None:  # noqa: B027
         """Look at ``coupling = U^T dl/dU`` before the kernel meets it; most rules need not."""
 
 
-def _reciprocal(gap: Tensor, at_tie: Tensor | float) -> Tensor:
-    # The inner `where` keeps the branch that is not taken from putting inf * 0 into derivatives.
-    tie = gap == 0
-    return torch.where(tie, at_tie, 1 / torch.where(tie, 1, gap))
+def _pairs(eigenvalues: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """``lam_i``, ``lam_j`` to broadcast, and the sign of ``i - j``."""
+    k = torch.arange(eigenvalues.shape[-1], device=eigenvalues.device)
+    order = (k.unsqueeze(-1) - k).sign().to(eigenvalues.dtype)
+    return eigenvalues.unsqueeze(-1), eigenvalues.unsqueeze(-2), order
+
+
+def _largest(eigenvalues: Tensor) -> Tensor:
+    """The largest magnitude in a spectrum, ``(..., 1, 1)``; 1 where all are zero."""
+    if eigenvalues.shape[-1] == 0:
+        return torch.ones_like(eigenvalues).sum(-1)[..., None, None]
+    size = eigenvalues.abs().amax(-1)[..., None, None]
+    return torch.where(size == 0, 1, size)
+
+
+def _saturated(kernel: Tensor) -> Tensor:
+    """Overflow, from gaps that are denormal numbers, ends at the largest finite number."""
+    limit = torch.finfo(kernel.dtype).max
+    return kernel.clamp(-limit, limit)
+
+
+def _inverse(eigenvalues: Tensor) -> Tensor:
+    null = eigenvalues == 0
+    return torch.where(null, 0, 1 / torch.where(null, 1, eigenvalues))
+
+
+class _GapRule(GradientRule):
+    """A rule that looks at the gap ``lam_i - lam_j`` and has a value of its own at ties."""
+
+    def is_tie(self, gap: Tensor, eigenvalues: Tensor) -> Tensor:
+        return gap == 0
+
+    def of_gap(self, gap: Tensor, eigenvalues: Tensor) -> Tensor:
+        """The kernel, an odd function of ``gap``, which is not zero."""
+        return 1 / gap
+
+    def at_tie(self, eigenvalues: Tensor) -> Tensor | float:
+        """The kernel between two equal eigenvalues, the later one first."""
+        return 0.0
+
+    def __call__(self, eigenvalues: Tensor) -> Tensor:
+        lam_i, lam_j, order = _pairs(eigenvalues)
+        gap = lam_i - lam_j
+        tie = self.is_tie(gap, eigenvalues)
+        # The inner `where` keeps the branch that is not taken from putting inf * 0 into derivatives.
+        kernel = self.of_gap(torch.where(tie, 1, gap), eigenvalues)
+        value = self.at_tie(eigenvalues)
+        if isinstance(value, Tensor):
+            value = value.unsqueeze(-1)
+        return _saturated(torch.where(tie, order * value, kernel))
+
+
+class _SeriesRule(GradientRule):
+    r""":math:`\frac{1}{\lambda_i} \sum_{k < terms} (\lambda_j / \lambda_i)^k`, larger magnitude first.
+
+    The series converges for ratios within (-1, 1) only, so one order of each pair is evaluated and
+    the other is minus that. Ties: ``terms / lam_i``.
+    """
+
+    @property
+    @abstractmethod
+    def terms(self) -> int:
+        """Number of terms of the series."""
+
+    def __call__(self, eigenvalues: Tensor) -> Tensor:
+        lam_i, lam_j, order = _pairs(eigenvalues)
+        size_i, size_j = lam_i.abs(), lam_j.abs()
+        i_leads = (size_i > size_j) | ((size_i == size_j) & (lam_i > lam_j))
+        larger = torch.where(i_leads, lam_i, lam_j)
+        smaller = torch.where(i_leads, lam_j, lam_i)
+        inverse = _inverse(larger)
+        kernel = _geometric_sum(smaller * inverse, self.terms) * inverse
+        sign = torch.where(lam_i == lam_j, order, torch.where(i_leads, 1, -1))
+        return sign * _saturated(kernel)
 
 
 def _geometric_sum(x: Tensor, terms: int) -> Tensor:
@@ -107,21 +152,19 @@ def _positive(name: str, value: float) -> None:
 
 
 @dataclass(frozen=True)
-class Ordinary(GradientRule):
+class Ordinary(_GapRule):
     r""":math:`1/(\lambda_i - \lambda_j)`, the textbook kernel (MPN-COV, Li et al. 2017).
 
     Ties: 0, as in the original implementation of MPN-COV. Close eigenvalues: unbounded.
     """
 
-    def pair(self, larger: Tensor, smaller: Tensor, scale: Tensor) -> Tensor:
-        return _reciprocal(larger - smaller, 0.0)
-
 
 @dataclass(frozen=True)
-class Truncated(GradientRule):
+class Truncated(_GapRule):
     r""":math:`1/(\lambda_i - \lambda_j)` clipped to ``[-bound, bound]`` (SVD-Trunc).
 
-    Ties: ``bound``. The bound is absolute, so this rule alone depends on the scale of its input.
+    Ties: ``bound``, but 0 between two zero eigenvalues. The bound is absolute, so this rule alone
+    depends on the scale of its input.
     """
 
     bound: float = 1e10
@@ -129,12 +172,15 @@ class Truncated(GradientRule):
     def __post_init__(self) -> None:
         _positive("Truncated.bound", self.bound)
 
-    def pair(self, larger: Tensor, smaller: Tensor, scale: Tensor) -> Tensor:
-        return _reciprocal(larger - smaller, self.bound).clamp(-self.bound, self.bound)
+    def of_gap(self, gap: Tensor, eigenvalues: Tensor) -> Tensor:
+        return (1 / gap).clamp(-self.bound, self.bound)
+
+    def at_tie(self, eigenvalues: Tensor) -> Tensor:
+        return torch.where(eigenvalues == 0, 0, self.bound).to(eigenvalues.dtype)
 
 
 @dataclass(frozen=True)
-class Taylor(GradientRule):
+class Taylor(_SeriesRule):
     r""":math:`\frac{1}{\lambda_i} \sum_{k=0}^{degree} (\lambda_j/\lambda_i)^k` (Wang et al. 2019).
 
     Ties: ``(degree + 1) / lam_i``, its upper bound.
@@ -145,12 +191,13 @@ class Taylor(GradientRule):
     def __post_init__(self) -> None:
         _at_least("Taylor.degree", self.degree, 0)
 
-    def pair(self, larger: Tensor, smaller: Tensor, scale: Tensor) -> Tensor:
-        return _geometric_sum(smaller / larger, self.degree + 1) / larger
+    @property
+    def terms(self) -> int:
+        return self.degree + 1
 
 
 @dataclass(frozen=True)
-class PowerIteration(GradientRule):
+class PowerIteration(_SeriesRule):
     r""":math:`\frac{1}{\lambda_i} \sum_{k<iterations} (\lambda_j/\lambda_i)^k` (SVD-PI).
 
     What ``iterations`` steps of deflated power iteration, started at the exact eigenvectors, send
@@ -164,12 +211,13 @@ class PowerIteration(GradientRule):
     def __post_init__(self) -> None:
         _at_least("PowerIteration.iterations", self.iterations, 1)
 
-    def pair(self, larger: Tensor, smaller: Tensor, scale: Tensor) -> Tensor:
-        return _geometric_sum(smaller / larger, self.iterations) / larger
+    @property
+    def terms(self) -> int:
+        return self.iterations
 
 
 @dataclass(frozen=True)
-class Pade(GradientRule):
+class Pade(_GapRule):
     r"""The diagonal Padé approximant of the kernel (SVD-Padé, Song et al. 2021), made well-posed.
 
     :math:`1/(1 - x)` is rational, so each of its Padé approximants with a denominator of degree one
@@ -185,12 +233,12 @@ class Pade(GradientRule):
     def __post_init__(self) -> None:
         _at_least("Pade.degree", self.degree, 1)
 
-    def pair(self, larger: Tensor, smaller: Tensor, scale: Tensor) -> Tensor:
-        return _reciprocal(larger - smaller, (self.degree + 1) / larger)
+    def at_tie(self, eigenvalues: Tensor) -> Tensor:
+        return (self.degree + 1) * _inverse(eigenvalues)
 
 
 @dataclass(frozen=True)
-class Lorentzian(GradientRule):
+class Lorentzian(_GapRule):
     r""":math:`x / (x^2 + \varepsilon \lambda_{max}^2)`, :math:`x = \lambda_i - \lambda_j`.
 
     Ties: 0. Gaps below :math:`\sqrt\varepsilon \lambda_{max}` are damped, larger ones barely change.
@@ -201,13 +249,14 @@ class Lorentzian(GradientRule):
     def __post_init__(self) -> None:
         _positive("Lorentzian.broadening", self.broadening)
 
-    def pair(self, larger: Tensor, smaller: Tensor, scale: Tensor) -> Tensor:
-        gap = larger / scale - smaller / scale
-        return gap / (gap * gap + self.broadening) / scale
+    def of_gap(self, gap: Tensor, eigenvalues: Tensor) -> Tensor:
+        scale = _largest(eigenvalues)
+        x = gap / scale
+        return 1 / (x + self.broadening / x) / scale
 
 
 @dataclass(frozen=True)
-class Degenerate(GradientRule):
+class Degenerate(_GapRule):
     r""":math:`1/(\lambda_i - \lambda_j)` without the degenerate pairs (Kasim 2020).
 
     Pairs closer than ``tolerance`` times the largest eigenvalue (default: ``n * eps``) get 0. That
@@ -224,23 +273,17 @@ class Degenerate(GradientRule):
         if self.tolerance is not None:
             _positive("Degenerate.tolerance", self.tolerance)
 
-    def _relative_tolerance(self, eigenvalues: Tensor) -> float:
-        if self.tolerance is not None:
-            return self.tolerance
-        return eigenvalues.shape[-1] * torch.finfo(eigenvalues.dtype).eps
-
-    def pair(self, larger: Tensor, smaller: Tensor, scale: Tensor) -> Tensor:
-        gap = larger - smaller
-        degenerate = gap.abs() <= self._relative_tolerance(larger) * scale
-        return _reciprocal(torch.where(degenerate, 0, gap), 0.0)
+    def is_tie(self, gap: Tensor, eigenvalues: Tensor) -> Tensor:
+        tolerance = self.tolerance
+        if tolerance is None:
+            tolerance = eigenvalues.shape[-1] * torch.finfo(eigenvalues.dtype).eps
+        return gap.abs() <= tolerance * _largest(eigenvalues)
 
     def inspect(self, eigenvalues: Tensor, coupling: Tensor) -> None:
-        gap = (eigenvalues.unsqueeze(-1) - eigenvalues.unsqueeze(-2)).abs()
-        scale = eigenvalues.abs().amax(-1, keepdim=True).unsqueeze(-1)
-        degenerate = gap <= self._relative_tolerance(eigenvalues) * scale
-        rotation = torch.where(degenerate, coupling - coupling.mT, 0).abs()
-        allowed = math.sqrt(torch.finfo(coupling.dtype).eps) * coupling.abs().amax((-2, -1))
-        if bool((rotation.amax((-2, -1)) > allowed).any()):
+        gap = eigenvalues.unsqueeze(-1) - eigenvalues.unsqueeze(-2)
+        rotation = torch.where(self.is_tie(gap, eigenvalues), coupling - coupling.mT, 0).abs()
+        allowed = math.sqrt(torch.finfo(coupling.dtype).eps) * coupling.abs()
+        if bool((rotation.flatten(-2).sum(-1) > allowed.flatten(-2).sum(-1)).any()):
             warnings.warn(
                 "the loss depends on the basis inside a degenerate eigenspace, where its gradient "
                 "does not exist; the rule 'degenerate' drops that part. Use a function of the "

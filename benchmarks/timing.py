@@ -1,0 +1,66 @@
+"""Timing for the benchmarks: contestants in turn, the best of many rounds, ratios in one run.
+
+Machines are noisy: a minimum over interleaved rounds compares what the code costs when nothing else
+runs, and a slow moment hits every contestant alike.
+"""
+
+from __future__ import annotations
+
+import gc
+import platform
+import time
+from collections.abc import Callable
+
+import torch
+
+
+def race(
+    contestants: dict[str, Callable[[], object]], seconds: float = 1.0, rounds: int = 5
+) -> dict[str, float]:
+    """Seconds per call of each contestant, the best of at least ``rounds`` interleaved rounds."""
+    repeats = {}
+    for name, run in contestants.items():
+        run()
+        start = time.perf_counter()
+        run()
+        # Short calls are repeated within a round, so that the clock's own cost disappears.
+        repeats[name] = max(1, int(2e-3 / (time.perf_counter() - start + 1e-9)))
+    best = dict.fromkeys(contestants, float("inf"))
+    gc.collect()
+    gc.disable()
+    deadline, done = time.perf_counter() + seconds * len(contestants), 0
+    while done < rounds or time.perf_counter() < deadline:
+        for name, run in contestants.items():
+            start = time.perf_counter()
+            for _ in range(repeats[name]):
+                run()
+            best[name] = min(best[name], (time.perf_counter() - start) / repeats[name])
+        done += 1
+    gc.enable()
+    return best
+
+
+def machine() -> str:
+    return (
+        f"torch {torch.__version__}, {torch.get_num_threads()} threads, "
+        f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"
+    )
+
+
+def table(header: list[str], rows: list[list[str]]) -> str:
+    """A Markdown table with aligned columns."""
+    widths = [max(len(row[k]) for row in [header, *rows]) for k in range(len(header))]
+    lines = [header, ["-" * width for width in widths], *rows]
+    return "\n".join(
+        "| "
+        + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        + " |"
+        for line in lines
+    )
+
+
+def duration(seconds: float) -> str:
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds / 1e-6:.3g} us"
