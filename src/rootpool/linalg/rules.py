@@ -99,7 +99,7 @@ class _GapRule(GradientRule):
         kernel = self.of_gap(torch.where(tie, 1, gap), eigenvalues)
         value = self.at_tie(eigenvalues)
         if isinstance(value, Tensor):
-            value = value.unsqueeze(-1)
+            value = _saturated(value).unsqueeze(-1)
         return _saturated(torch.where(tie, order * value, kernel))
 
 
@@ -121,8 +121,8 @@ class _SeriesRule(GradientRule):
         i_leads = (size_i > size_j) | ((size_i == size_j) & (lam_i > lam_j))
         larger = torch.where(i_leads, lam_i, lam_j)
         smaller = torch.where(i_leads, lam_j, lam_i)
-        inverse = _inverse(larger)
-        kernel = _geometric_sum(smaller * inverse, self.terms) * inverse
+        ratio = smaller / torch.where(larger == 0, 1, larger)
+        kernel = _geometric_sum(ratio, self.terms) * _inverse(larger)
         sign = torch.where(lam_i == lam_j, order, torch.where(i_leads, 1, -1))
         return sign * _saturated(kernel)
 
