@@ -74,7 +74,7 @@ def _saturated(kernel: Tensor) -> Tensor:
 
 def _inverse(eigenvalues: Tensor) -> Tensor:
     null = eigenvalues == 0
-    return torch.where(null, 0, 1 / torch.where(null, 1, eigenvalues))
+    return torch.where(null, 0, _saturated(1 / torch.where(null, 1, eigenvalues)))
 
 
 class _GapRule(GradientRule):
