@@ -11,7 +11,7 @@ import torch
 
 import matrices
 from rootpool.linalg import eigh, sqrtm, svd
-from rootpool.linalg.parallel import run_pieces
+from rootpool.linalg.parallel import even_cuts, run_pieces
 
 
 def dead_channel_covariances(count: int = 60) -> torch.Tensor:
@@ -185,7 +185,7 @@ def test_slices_cover_the_batch_once(threads):
         def work(piece, hits=hits):
             hits[piece] += 1
 
-        run_pieces(work, batch, pieces=4)
+        run_pieces(work, even_cuts(batch, 4))
         assert (hits == 1).all()
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.linalg import LinAlgError
 
 from .checks import first_index, name_item
-from .parallel import count_pieces, run_pieces
+from .parallel import count_pieces, even_cuts, run_pieces
 
 __all__ = ["eigh_forward", "roundoff", "svd_forward"]
 
@@ -191,7 +191,7 @@ def _solve(solver: _Solver, A: Tensor, caller: str) -> Factors:
             for factor, value in zip(factors, solve_piece(piece), strict=True):
                 factor[piece] = value
 
-        run_pieces(work, batch, pieces)
+        run_pieces(work, even_cuts(batch, pieces))
     return tuple(f.reshape(lead + f.shape[1:]) for f in factors)
 
 

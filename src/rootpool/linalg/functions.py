@@ -37,7 +37,8 @@ __all__ = ["SpectralOptions", "inv_sqrtm", "logm", "matrix_function", "powm", "s
 Rule = Callable[[Tensor], Tensor]
 
 
-def _coefficients(function: ScalarFunction, rule: Rule | None, lam: Tensor) -> Tensor:
+def derivative_coefficients(function: ScalarFunction, rule: Rule | None, lam: Tensor) -> Tensor:
+    """``L`` ``(..., n, n)`` of a spectrum ``(..., n)``: exact, or with the kernel of a rule."""
     if rule is None:
         return function.divided_differences(lam)
     seen = function.kernel_spectrum(lam)
@@ -97,7 +98,7 @@ class _Derivative(torch.autograd.Function):
     def forward(
         A: Tensor, lam: Tensor, U: Tensor, G: Tensor, function: ScalarFunction, rule: Rule | None
     ) -> Tensor:
-        inner = _coefficients(function, rule, lam) * (U.mT @ G @ U)
+        inner = derivative_coefficients(function, rule, lam) * (U.mT @ G @ U)
         return U @ _symmetric_part(inner) @ U.mT
 
     @staticmethod

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from itertools import pairwise
 
 import torch
 
-__all__ = ["count_pieces", "run_pieces"]
+__all__ = ["count_pieces", "even_cuts", "run_pieces"]
 
 # Handing work to another thread costs about 0.1 ms, the time that LAPACK needs for some 2000 matrix
 # entries (50 ns each, nearly independent of the size of the matrices).
@@ -88,17 +88,37 @@ def count_pieces(batch: int, side: int) -> int:
     return 0 if single_large and not torch.are_deterministic_algorithms_enabled() else 1
 
 
-def run_pieces(work: Callable[[slice], None], batch: int, pieces: int) -> None:
-    """Cut ``range(batch)`` into ``pieces`` and call ``work`` on each in a single-threaded worker."""
-    inference = torch.is_inference_mode_enabled()  # thread-local, like the gradient mode
+def run_pieces(work: Callable[[slice], None], cuts: Sequence[int]) -> None:
+    """Call ``work`` on the slices between successive ``cuts``, in single-threaded workers.
 
-    def task(piece: slice) -> None:
-        with torch.inference_mode(inference), torch.no_grad():
+    The caller only waits, so that neither its BLAS threads nor its settings are touched; with one
+    thread (``torch.get_num_threads()``) it does the work itself.
+    """
+    workers = min(torch.get_num_threads(), len(cuts) - 1)
+    pieces = (slice(a, b) for a, b in pairwise(cuts))
+    if torch.get_num_threads() == 1:
+        for piece in pieces:
             work(piece)
+        return
+    inference = torch.is_inference_mode_enabled()  # thread-local, like the gradient mode
+    turn = threading.Lock()
+
+    def task() -> None:
+        with torch.inference_mode(inference), torch.no_grad():
+            while True:
+                with turn:
+                    piece = next(pieces, None)
+                if piece is None:
+                    return
+                work(piece)
 
     executor = _POOL.executor(torch.get_num_threads())
-    cuts = [batch * k // pieces for k in range(pieces + 1)]
-    futures = [executor.submit(task, slice(a, b)) for a, b in pairwise(cuts)]
+    futures = [executor.submit(task) for _ in range(workers)]
     wait(futures)
     for future in futures:
         future.result()
+
+
+def even_cuts(batch: int, pieces: int) -> list[int]:
+    """Where to cut ``range(batch)`` into that many nearly equal pieces."""
+    return [batch * k // pieces for k in range(pieces + 1)]

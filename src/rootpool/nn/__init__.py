@@ -1,0 +1,53 @@
+"""Modules: covariances, their roots, covariance pooling and whitening."""
+
+from .covariance import Covariance, covariance
+from .methods import (
+    BASELINES,
+    METHODS,
+    SVDPI,
+    Exact,
+    GlobalAverage,
+    ISqrtCov,
+    MatrixLog,
+    MatrixPower,
+    Method,
+    MPNCov,
+    PlainCovariance,
+    SignedSqrt,
+    SVDNewton,
+    SVDPade,
+    SVDTaylor,
+    SVDTopN,
+    SVDTrunc,
+    resolve_method,
+)
+from .pooling import CovariancePool, covariance_pool
+from .root import covariance_root
+from .whitening import Whitening
+
+__all__ = [
+    "BASELINES",
+    "METHODS",
+    "SVDPI",
+    "Covariance",
+    "CovariancePool",
+    "Exact",
+    "GlobalAverage",
+    "ISqrtCov",
+    "MPNCov",
+    "MatrixLog",
+    "MatrixPower",
+    "Method",
+    "PlainCovariance",
+    "SVDNewton",
+    "SVDPade",
+    "SVDTaylor",
+    "SVDTopN",
+    "SVDTrunc",
+    "SignedSqrt",
+    "Whitening",
+    "covariance",
+    "covariance_pool",
+    "covariance_root",
+    "resolve_method",
+]

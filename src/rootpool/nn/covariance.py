@@ -1,0 +1,49 @@
+"""Covariances of feature maps: channels against channels, over positions."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+__all__ = ["Covariance", "covariance", "flatten_positions"]
+
+
+def flatten_positions(features: Tensor, caller: str) -> Tensor:
+    """``(B, C, H, W)`` or ``(B, C, N)`` to ``(B, C, N)``; raise for anything else and for N = 0."""
+    if features.dim() not in (3, 4):
+        raise ValueError(
+            f"{caller} expects features (B, C, H, W) or (B, C, N), got {tuple(features.shape)}"
+        )
+    if not features.is_floating_point():
+        raise TypeError(f"{caller} expects floating-point features, got {features.dtype}")
+    flat = features.flatten(2)
+    if flat.shape[1] == 0 or flat.shape[2] == 0:
+        raise ValueError(
+            f"{caller} needs at least one channel and one position, got {tuple(features.shape)}"
+        )
+    return flat
+
+
+def covariance(features: Tensor) -> Tensor:
+    r"""Biased covariance :math:`\frac1N (X - \bar X)(X - \bar X)^T` of the channels.
+
+    Args:
+        features: ``(B, C, H, W)`` or ``(B, C, N)``.
+
+    Returns:
+        ``(B, C, C)``, in the dtype of the features.
+
+    >>> import torch
+    >>> covariance(torch.tensor([[[1.0, 3.0], [2.0, 2.0]]]))
+    tensor([[[1., 0.],
+             [0., 0.]]])
+    """
+    X = flatten_positions(features, "covariance")
+    X = X - X.mean(-1, keepdim=True)
+    return X @ X.mT / X.shape[-1]
+
+
+class Covariance(nn.Module):
+    """Module form of :func:`covariance`."""
+
+    def forward(self, features: Tensor) -> Tensor:
+        return covariance(features)

@@ -1,0 +1,408 @@
+r"""The methods of the paper as values: a covariance in, its normalisation out.
+
+Each method is a frozen dataclass with the paper's defaults, and a function: ``SVDPade()(P)`` maps
+``(..., d, d)`` to ``(..., d, d)``. The roots by eigendecomposition also know the gradient of the root
+with respect to the *features* of a covariance; :mod:`rootpool.nn.root` runs that for whole batches.
+
+With :math:`A = (X - \bar X)/\sqrt N = U\,\mathrm{diag}(s) V^T`, :math:`P = A A^T` and
+:math:`\lambda = s^2`, the gradient of :math:`Q = P^{1/2}` with coefficients :math:`L_{ij}` between two
+eigenvalues and :math:`l_i` between an eigenvalue and the null space is, for :math:`2S = G + G^T`,
+
+.. math::
+    \frac{\partial l}{\partial A} = \left[ U (L \circ M) + (I - U U^T)\, 2 S U \,\mathrm{diag}(l)
+    \right] \mathrm{diag}(s) V^T, \qquad M = U^T (2 S) U .
+
+In terms of :math:`W = U \mathrm{diag}(\sqrt s)`, for which :math:`Q = W W^T`, and
+:math:`Z = W^T (2S) W`:
+
+.. math::
+    \frac{\partial l}{\partial A} = \left[ 2 S W \mathrm{diag}(l s) + W \left( (L_{ij} - l_j)
+    \tfrac{s_j}{s_i} Z_{ij} \right) \right] \mathrm{diag}(s^{-1/2}) V^T .
+
+For the exact gradient :math:`L_{ij} = 1/(s_i + s_j)` and :math:`l_i = 1/s_i`, which leaves
+:math:`2SW - W(Z_{ij}/(s_i + s_j))`: no gap and no singularity.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from rootpool.linalg import (
+    GradientRule,
+    Ordinary,
+    Pade,
+    PowerIteration,
+    Taylor,
+    Truncated,
+    logm,
+    newton_schulz,
+    powm,
+    sqrtm,
+)
+from rootpool.linalg.functions import derivative_coefficients
+from rootpool.linalg.scalar import FUNCTIONS, Floored, Leading, ScalarFunction
+
+__all__ = [
+    "BASELINES",
+    "METHODS",
+    "SVDPI",
+    "Exact",
+    "GlobalAverage",
+    "ISqrtCov",
+    "MPNCov",
+    "MatrixLog",
+    "MatrixPower",
+    "Method",
+    "PlainCovariance",
+    "SVDNewton",
+    "SVDPade",
+    "SVDTaylor",
+    "SVDTopN",
+    "SVDTrunc",
+    "SignedSqrt",
+    "SpectralRoot",
+    "resolve_method",
+]
+
+
+@dataclass(frozen=True)
+class Method(ABC):
+    """A normalisation of covariances, ``(..., d, d)`` to ``(..., d, d)``."""
+
+    @abstractmethod
+    def __call__(self, P: Tensor) -> Tensor:
+        """Normalise covariances."""
+
+
+# --------------------------------------------------------------------------------------------------
+# Roots by eigendecomposition: one value, many gradients
+
+
+class SpectralRoot(Method):
+    """The square root by eigendecomposition; subclasses differ in the gradient."""
+
+    def floor(self, dtype: torch.dtype) -> float:
+        """Eigenvalues below are raised to this: ``eps``, as in the paper."""
+        return torch.finfo(dtype).eps
+
+    @property
+    def keep(self) -> int | None:
+        """How many of the largest eigenvalues to keep; None: all."""
+        return None
+
+    @abstractmethod
+    def inner(self, lam: Tensor, Z: Tensor) -> tuple[Tensor, Tensor | None]:
+        r"""The matrix between W and :math:`s^{-1/2} V^T`, and the column scale of 2SW (None: ones).
+
+        Args:
+            lam: non-zero eigenvalues of the covariances, ascending, ``(B, r)``; zeros come first.
+            Z: :math:`W^T (2S) W`, ``(B, r, r)``.
+        """
+
+
+class _KernelRoot(SpectralRoot):
+    """A root whose gradient uses a kernel of the paper, fused with the root and right at ties."""
+
+    @property
+    @abstractmethod
+    def rule(self) -> GradientRule:
+        """The kernel."""
+
+    def function(self, dtype: torch.dtype) -> ScalarFunction:
+        return Floored(FUNCTIONS["sqrt"], self.floor(dtype))
+
+    def __call__(self, P: Tensor) -> Tensor:
+        return sqrtm(P, rule=self.rule, eigenvalue_floor=self.floor(P.dtype))
+
+    def inner(self, lam: Tensor, Z: Tensor) -> tuple[Tensor, Tensor | None]:
+        # One more eigenvalue, 0, stands for the whole null space.
+        spectrum = torch.nn.functional.pad(lam, (1, 0))
+        L = derivative_coefficients(self.function(lam.dtype), self.rule, spectrum)
+        return _inner(L[:, 1:, 1:], L[:, 1:, 0], lam, Z)
+
+
+def _inner(L: Tensor, null: Tensor, lam: Tensor, Z: Tensor) -> tuple[Tensor, Tensor]:
+    """``(L_ij - l_j) s_j / s_i Z_ij`` and ``l_j s_j``; rows and columns of zeros stay zero."""
+    s = torch.where(lam == 0, 1, lam).sqrt()
+    return (L - null.unsqueeze(-2)) * (s.unsqueeze(-2) / s.unsqueeze(-1)) * Z, null * s
+
+
+@dataclass(frozen=True)
+class Exact(SpectralRoot):
+    """Our method: the exact gradient, whose coefficients lie in [0, 1]. Nothing to choose."""
+
+    def floor(self, dtype: torch.dtype) -> float:
+        return 0.0
+
+    def __call__(self, P: Tensor) -> Tensor:
+        return sqrtm(P)
+
+    def inner(self, lam: Tensor, Z: Tensor) -> tuple[Tensor, Tensor | None]:
+        s = lam.sqrt()
+        sums = s.unsqueeze(-1) + s.unsqueeze(-2)
+        return Z / -torch.where(sums == 0, 1, sums), None
+
+
+@dataclass(frozen=True)
+class MPNCov(_KernelRoot):
+    """The ordinary gradient of the eigendecomposition (Li et al. 2017)."""
+
+    @property
+    def rule(self) -> GradientRule:
+        return Ordinary()
+
+
+@dataclass(frozen=True)
+class SVDTrunc(_KernelRoot):
+    """The kernel clipped to ``[-bound, bound]``."""
+
+    bound: float = 1e10
+
+    def __post_init__(self) -> None:
+        Truncated(self.bound)
+
+    @property
+    def rule(self) -> GradientRule:
+        return Truncated(self.bound)
+
+
+@dataclass(frozen=True)
+class SVDPI(_KernelRoot):
+    """The gradient of power iteration (Wang et al. 2019)."""
+
+    iterations: int = 20
+
+    def __post_init__(self) -> None:
+        PowerIteration(self.iterations)
+
+    @property
+    def rule(self) -> GradientRule:
+        return PowerIteration(self.iterations)
+
+
+@dataclass(frozen=True)
+class SVDTaylor(_KernelRoot):
+    """The Taylor polynomial of the kernel (Wang et al. 2021)."""
+
+    degree: int = 100
+
+    def __post_init__(self) -> None:
+        Taylor(self.degree)
+
+    @property
+    def rule(self) -> GradientRule:
+        return Taylor(self.degree)
+
+
+@dataclass(frozen=True)
+class SVDPade(_KernelRoot):
+    """The paper's proposal: diagonal Padé approximants of the kernel."""
+
+    degree: int = 100
+
+    def __post_init__(self) -> None:
+        Pade(self.degree)
+
+    @property
+    def rule(self) -> GradientRule:
+        return Pade(self.degree)
+
+
+@dataclass(frozen=True)
+class SVDTopN(_KernelRoot):
+    """The ``count`` largest eigenvalues, and the gradient of just that function."""
+
+    count: int = 200
+
+    def __post_init__(self) -> None:
+        self.function(torch.float64)
+
+    @property
+    def rule(self) -> GradientRule:
+        return Ordinary()
+
+    @property
+    def keep(self) -> int | None:
+        return self.count
+
+    def floor(self, dtype: torch.dtype) -> float:
+        return 0.0
+
+    def function(self, dtype: torch.dtype) -> ScalarFunction:
+        return Leading(FUNCTIONS["sqrt"], self.count)
+
+    def __call__(self, P: Tensor) -> Tensor:
+        return sqrtm(P, rule=self.rule, keep_largest=self.count)
+
+
+@dataclass(frozen=True)
+class SVDNewton(SpectralRoot):
+    r"""The exact root forward, the gradient of Newton-Schulz backward.
+
+    The iteration is a polynomial :math:`y_k` of :math:`P / \tau`, :math:`\tau = \mathrm{tr} P`, so its
+    gradient is that of a matrix function: the divided differences of :math:`y_k` follow the recursion
+    of the iteration by the product rule :math:`(fg)[a, b] = f(a) g[a, b] + f[a, b] g(b)`, on numbers
+    instead of matrices. The normalisation by the trace adds a multiple of A.
+    """
+
+    iterations: int = 10
+
+    def __post_init__(self) -> None:
+        _check_iterations("SVDNewton", self.iterations)
+
+    def __call__(self, P: Tensor) -> Tensor:
+        approximation = newton_schulz(P, self.iterations).root
+        with torch.no_grad():
+            exact = sqrtm(P, eigenvalue_floor=self.floor(P.dtype))
+        return approximation + (exact - approximation).detach()
+
+    def inner(self, lam: Tensor, Z: Tensor) -> tuple[Tensor, Tensor | None]:
+        trace = lam.sum(-1, keepdim=True)
+        trace = torch.where(trace == 0, 1, trace)
+        a = lam / trace
+        y, z = a, torch.ones_like(a)
+        y_ij = torch.ones_like(Z)  # y[a_i, a_j]
+        z_ij = torch.zeros_like(Z)
+        for _ in range(self.iterations):
+            t = 1.5 - 0.5 * z * y
+            t_ij = (z.unsqueeze(-1) * y_ij + z_ij * y.unsqueeze(-2)).mul_(-0.5)
+            y_ij = y_ij.mul_(t.unsqueeze(-2)).addcmul_(y.unsqueeze(-1), t_ij)
+            z_ij = z_ij.mul_(t.unsqueeze(-1)).addcmul_(z.unsqueeze(-2), t_ij)
+            y, z = y * t, z * t
+        scale = trace.rsqrt()
+        null = scale * y / torch.where(a == 0, 1, a)
+        inner, columns = _inner(y_ij * scale.unsqueeze(-1), null, lam, Z)
+        # d(sqrt(tau) y(P / tau)) / d(tau), on the diagonal
+        s = lam.sqrt()
+        slope = y_ij.diagonal(dim1=-2, dim2=-1)
+        weight = scale * (y / 2 - slope * a) / torch.where(s == 0, 1, s)
+        by_trace = (Z.diagonal(dim1=-2, dim2=-1) * weight).sum(-1, keepdim=True)
+        inner.diagonal(dim1=-2, dim2=-1).add_(by_trace * s)
+        return inner, columns
+
+
+# --------------------------------------------------------------------------------------------------
+# Other normalisations
+
+
+def _check_iterations(name: str, iterations: int) -> None:
+    if not isinstance(iterations, int) or iterations < 1:
+        raise ValueError(f"{name}.iterations must be an integer >= 1, got {iterations!r}")
+
+
+@dataclass(frozen=True)
+class ISqrtCov(Method):
+    """Newton-Schulz forward and backward (Li et al. 2018): matrix products only."""
+
+    iterations: int = 5
+
+    def __post_init__(self) -> None:
+        _check_iterations("ISqrtCov", self.iterations)
+
+    def __call__(self, P: Tensor) -> Tensor:
+        return newton_schulz(P, self.iterations).root
+
+
+@dataclass(frozen=True)
+class PlainCovariance(Method):
+    """No normalisation."""
+
+    def __call__(self, P: Tensor) -> Tensor:
+        return P
+
+
+@dataclass(frozen=True)
+class MatrixLog(Method):
+    r"""Matrix logarithm :math:`\log(P + ridge\, I)` (DeepO2P, Ionescu et al. 2015)."""
+
+    ridge: float = 1e-3
+
+    def __post_init__(self) -> None:
+        if not (self.ridge > 0 and math.isfinite(self.ridge)):
+            raise ValueError(f"MatrixLog.ridge must be positive and finite, got {self.ridge!r}")
+
+    def __call__(self, P: Tensor) -> Tensor:
+        return logm(P + self.ridge * torch.eye(P.shape[-1], dtype=P.dtype, device=P.device))
+
+
+@dataclass(frozen=True)
+class MatrixPower(Method):
+    r"""Matrix power :math:`P^{exponent}`, exact (MPN-COV with a general power, Li et al. 2017)."""
+
+    exponent: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not (self.exponent > 0 and math.isfinite(self.exponent)):
+            raise ValueError(
+                f"MatrixPower.exponent must be positive and finite, got {self.exponent!r}; "
+                "covariances can be singular"
+            )
+
+    def __call__(self, P: Tensor) -> Tensor:
+        return powm(P, self.exponent)
+
+
+@dataclass(frozen=True)
+class SignedSqrt(Method):
+    r"""Element-wise :math:`\mathrm{sign}(P_{ij}) \sqrt{|P_{ij}|}` (B-CNN, Lin et al. 2015).
+
+    Its derivative is infinite at zero entries (dead channels); there it is 0.
+    """
+
+    def __call__(self, P: Tensor) -> Tensor:
+        zero = P == 0
+        size = torch.where(zero, 1, P).abs().sqrt()
+        return torch.where(zero, 0, size * P.sign())
+
+
+@dataclass(frozen=True)
+class GlobalAverage(Method):
+    """Global average pooling, the first-order baseline: a function of features, ``(B, C)``."""
+
+    def __call__(self, P: Tensor) -> Tensor:
+        raise TypeError("gap pools features and has no covariance; use CovariancePool(..., 'gap')")
+
+
+METHODS: dict[str, type[Method]] = {
+    "exact": Exact,
+    "isqrt-cov": ISqrtCov,
+    "mpn-cov": MPNCov,
+    "svd-topn": SVDTopN,
+    "svd-trunc": SVDTrunc,
+    "svd-pi": SVDPI,
+    "svd-newton": SVDNewton,
+    "svd-taylor": SVDTaylor,
+    "svd-pade": SVDPade,
+}
+
+# What the paper's comparisons rest on, besides: the vanilla head and other normalisations.
+BASELINES: dict[str, type[Method]] = {
+    "gap": GlobalAverage,
+    "covariance": PlainCovariance,
+    "log": MatrixLog,
+    "power": MatrixPower,
+    "signed-sqrt": SignedSqrt,
+}
+
+
+def resolve_method(method: str | Method) -> Method:
+    """Return the method of that name with its defaults, or the method itself.
+
+    >>> resolve_method("svd-trunc")
+    SVDTrunc(bound=10000000000.0)
+    >>> resolve_method(SVDTrunc(bound=1e8))
+    SVDTrunc(bound=100000000.0)
+    """
+    known = METHODS | BASELINES
+    if isinstance(method, str):
+        if method not in known:
+            raise ValueError(f"unknown method {method!r}; choose from {', '.join(known)}")
+        return known[method]()
+    if not isinstance(method, Method):
+        raise TypeError(f"method must be one of {', '.join(known)} or a Method, got {method!r}")
+    return method

@@ -1,0 +1,287 @@
+r"""The root of a covariance straight from the features, forward and backward.
+
+With :math:`A = (X - \bar X)/\sqrt N = U\,\mathrm{diag}(s) V^T` (thin) the root is :math:`Q = W W^T`,
+:math:`W = U \mathrm{diag}(\sqrt s) = A V \mathrm{diag}(s^{-1/2})`. When there are no more positions
+than channels, V comes from the Gram matrix of the positions, and the d x d eigenproblem is never met.
+The mean is a null vector of that matrix; a Householder reflection takes it out exactly and leaves
+N - 1 positions. The backward needs W, ``K = diag(s^{-1/2}) V^T / sqrt(N)`` (centred) and the spectrum;
+its derivation is in :mod:`rootpool.nn.methods`.
+
+Everything for a few images at a time in one thread, so that what one step writes is still in the
+cache for the next. The cut of the batch depends on the shape alone: the result is the same to the bit
+for any number of threads.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import astuple
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rootpool.linalg.checks import first_index
+from rootpool.linalg.decompose import eigh_forward, is_plain, roundoff
+from rootpool.linalg.parallel import run_pieces
+from rootpool.linalg.vectorize import triangle_size
+
+from .covariance import flatten_positions
+from .methods import METHODS, Exact, SpectralRoot
+from .triangle import pack_product, unpack_times
+
+__all__ = ["OUTPUTS", "covariance_root"]
+
+OUTPUTS = ("triangle", "matrix")
+
+
+# --------------------------------------------------------------------------------------------------
+# A few images at a time
+
+
+def _decompose(X: Tensor, dtype: torch.dtype, floor: float) -> tuple[Tensor, Tensor, Tensor]:
+    """``W`` ``(b, d, r)``, ``K`` ``(b, r, N)`` and the spectrum ``(b, r)`` of features ``(b, d, N)``.
+
+    Eigenvalues at round-off level or below ``floor`` come back as zeros, with zeros in W and K.
+    """
+    _, d, N = X.shape
+    thin = d >= N
+    # Differences to the first position: a constant map becomes exactly zero.
+    Y = (X[..., 1:] if thin else X).to(dtype, copy=True, memory_format=torch.contiguous_format)
+    Y -= X[..., :1].to(dtype)
+    if thin:
+        # Columns 2 ... N after the reflection that maps the constant vector to the first axis.
+        k = 1 / (N + math.sqrt(N))
+        Y -= Y.sum(-1, keepdim=True).mul_(k)
+        gram = torch.bmm(Y.mT, Y)
+    else:
+        Y -= Y.mean(-1, keepdim=True)
+        gram = torch.bmm(Y, Y.mT)
+    lam, V = eigh_forward(gram.div_(N), "triangle", "covariance_root", None)
+    lam = torch.where(lam > roundoff(lam).clamp_min(floor), lam, 0)
+    s = lam.sqrt()
+    inverse_root = torch.where(lam > 0, s, torch.inf).rsqrt_()
+    if not thin:
+        W = V * s.sqrt().unsqueeze(-2)
+        right = V * (inverse_root.square() * inverse_root / N).unsqueeze(-2)
+        return W, torch.bmm(right.mT, Y), lam
+    right = V * (inverse_root / math.sqrt(N)).unsqueeze(-2)
+    W = torch.bmm(Y, right)
+    K = right.new_empty(right.shape[0], N - 1, N)  # the reflection, transposed, on the right
+    total = right.sum(1)
+    torch.sub(right.mT, (total * k).unsqueeze(-1), out=K[:, :, 1:])
+    K[:, :, 0] = total * (k * (N - 1) - 1)
+    return W, K, lam
+
+
+def _write_root(method: SpectralRoot, W: Tensor, lam: Tensor, out: Tensor) -> None:
+    """``out <- W diag(1 - f_0/s) W^T + f_0 I`` with the root ``f_0`` of the floor, or its triangle."""
+    base = math.sqrt(method.floor(lam.dtype))
+    left = W
+    if base or method.keep is not None:
+        share = 1 - base / torch.where(lam > 0, lam, torch.inf).sqrt()
+        if method.keep is not None:
+            share[:, : max(0, share.shape[1] - method.keep)] = 0
+        left = W * share.unsqueeze(-2)
+    d = W.shape[1]
+    if out.dim() == 3:
+        out.copy_(torch.bmm(left, W.mT))
+        if base:
+            out.diagonal(dim1=1, dim2=2).add_(base)
+    else:
+        pack_product(left, W, out)
+        if base:
+            k = torch.arange(d, device=out.device)
+            out[:, k * d - k * (k - 1) // 2] += base
+
+
+def _feature_gradient(method: SpectralRoot, g: Tensor, W: Tensor, K: Tensor, lam: Tensor) -> Tensor:
+    T = torch.bmm((g + g.mT).to(W.dtype), W) if g.dim() == 3 else unpack_times(g, W)
+    inner, columns = method.inner(lam, torch.bmm(W.mT, T))
+    if columns is not None:
+        T *= columns.unsqueeze(-2)
+    return torch.bmm(T.baddbmm_(W, inner), K)
+
+
+# --------------------------------------------------------------------------------------------------
+# Whole batches
+
+
+def _cuts(B: int, d: int, N: int, device: torch.device) -> list[int]:
+    """Some 8 MB of d x d float64 a piece, enough pieces to balance, enough work in each."""
+    if device.type != "cpu":
+        return [0, B]
+    least = 1 if min(d, N) >= 96 else 4
+    size = max(1, min(16, 2**20 // d**2, max(least, B // 16)))
+    return [*range(0, B, size), B]
+
+
+def _check_finite(X: Tensor, first: int) -> None:
+    if not math.isfinite(X.sum(dtype=torch.float64).item()):
+        bad = ~X.isfinite().flatten(1).all(1)
+        if bad.any():
+            raise ValueError(
+                f"features[{first + first_index(bad)[0]}] has NaN or infinite entries: the features "
+                "are broken, not the pooling; look at the layers before it and at the learning rate"
+            )
+
+
+def _forward(
+    X: Tensor, kind: str, parameters: list[float], dtype: torch.dtype, output: str, save: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    method, X = _method(kind, parameters), X.detach()
+    B, d, N = X.shape
+    r = N - 1 if d >= N else d
+    out = X.new_empty(B, d, d) if output == "matrix" else X.new_empty(B, triangle_size(d))
+    sizes = ((d, r), (r, N), (r,)) if save else ((0,), (0,), (0,))
+    saved = tuple(X.new_empty(B, *size, dtype=dtype) for size in sizes)
+
+    def work(piece: slice) -> None:
+        part = X[piece]
+        _check_finite(part, piece.start)
+        factors = _decompose(part, dtype, method.floor(dtype))
+        _write_root(method, factors[0], factors[2], out[piece])
+        if save:
+            for target, factor in zip(saved, factors, strict=True):
+                target[piece] = factor
+
+    run_pieces(work, _cuts(B, d, N, X.device))
+    W, K, lam = saved
+    return out, W, K, lam
+
+
+def _backward(
+    g: Tensor, W: Tensor, K: Tensor, lam: Tensor, kind: str, parameters: list[float]
+) -> Tensor:
+    method, g = _method(kind, parameters), g.contiguous()
+    B, d, N = W.shape[0], W.shape[1], K.shape[2]
+    gradient = g.new_empty(B, d, N)
+
+    def work(piece: slice) -> None:
+        gradient[piece] = _feature_gradient(method, g[piece], W[piece], K[piece], lam[piece])
+
+    run_pieces(work, _cuts(B, d, N, g.device))
+    return gradient
+
+
+def _method(kind: str, parameters: list[float]) -> SpectralRoot:
+    """Back from what an operator can take: the name and the numbers of a method."""
+    kinds = METHODS[kind]
+    types = kinds.__dataclass_fields__.values()
+    method = kinds(
+        *(int(p) if f.type == "int" else p for f, p in zip(types, parameters, strict=True))
+    )
+    assert isinstance(method, SpectralRoot)
+    return method
+
+
+_forward_op = torch.library.custom_op("rootpool::covariance_root", _forward, mutates_args=())
+_backward_op = torch.library.custom_op(
+    "rootpool::covariance_root_backward", _backward, mutates_args=()
+)
+
+
+@_forward_op.register_fake
+def _(
+    X: Tensor, kind: str, parameters: list[float], dtype: torch.dtype, output: str, save: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    B, d, N = X.shape
+    r = N - 1 if d >= N else d
+    out = X.new_empty(B, d, d) if output == "matrix" else X.new_empty(B, triangle_size(d))
+    sizes = ((d, r), (r, N), (r,)) if save else ((0,), (0,), (0,))
+    W, K, lam = (X.new_empty(B, *size, dtype=dtype) for size in sizes)
+    return out, W, K, lam
+
+
+@_backward_op.register_fake
+def _(g: Tensor, W: Tensor, K: Tensor, lam: Tensor, kind: str, parameters: list[float]) -> Tensor:
+    return g.new_empty(W.shape[0], W.shape[1], K.shape[2])
+
+
+class _CovarianceRoot(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        X: Tensor, kind: str, parameters: list[float], dtype: torch.dtype, output: str
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        forward = _forward if is_plain(X) else _forward_op
+        out, W, K, lam = forward(X, kind, parameters, dtype, output, True)
+        return out, W, K, lam
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        X, ctx.kind, ctx.parameters, *_ = inputs
+        ctx.set_materialize_grads(False)
+        ctx.mark_non_differentiable(*output[1:])
+        ctx.save_for_backward(X, *output[1:])
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
+        if g is None:
+            return None, None, None, None, None
+        X, W, K, lam = ctx.saved_tensors
+        gradient = _FeatureGradient.apply(X, g, W, K, lam, ctx.kind, ctx.parameters)
+        return gradient, None, None, None, None
+
+
+class _FeatureGradient(torch.autograd.Function):
+    """The backward. ``X`` is there only so that a second derivative meets the refusal below."""
+
+    @staticmethod
+    def forward(
+        X: Tensor, g: Tensor, W: Tensor, K: Tensor, lam: Tensor, kind: str, parameters: list[float]
+    ) -> Tensor:
+        backward = _backward if is_plain(g) else _backward_op
+        return backward(g, W, K, lam, kind, parameters)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, *_: Tensor) -> tuple[None, ...]:
+        raise RuntimeError(
+            "covariance_root has no second derivative; rootpool.linalg.sqrtm(covariance(X)) has, "
+            "where the covariance is not singular"
+        )
+
+
+def covariance_root(
+    features: Tensor,
+    method: SpectralRoot | None = None,
+    *,
+    compute_dtype: torch.dtype = torch.float64,
+    output: str = "triangle",
+) -> Tensor:
+    r"""Square root of the covariance of each feature map, with its gradient to the features.
+
+    .. math:: Q = \left( \tfrac1N (X - \bar X)(X - \bar X)^T \right)^{1/2}
+
+    The gradient of the default method has no singularity: zero, constant and rank-deficient maps,
+    fewer positions than channels and repeated eigenvalues are ordinary. Once differentiable.
+
+    Args:
+        features: ``(B, C, H, W)`` or ``(B, C, N)``, any floating-point dtype.
+        method: a root of ``METHODS`` that is computed by eigendecomposition; default :class:`Exact`.
+        compute_dtype: float64, or float32 for half the time. Singular values below the square root of
+            the precision (1e-7 or 1e-3 of the largest) count as zeros.
+        output: ``"triangle"``, ``(B, C (C + 1) / 2)`` in row-major order, or ``"matrix"``.
+
+    Returns:
+        The roots in the dtype of the features.
+
+    >>> X = torch.tensor([[[1.0, 3.0], [2.0, 2.0]]])
+    >>> covariance_root(X)
+    tensor([[1., 0., 0.]])
+    """
+    X = flatten_positions(features, "covariance_root")
+    method = Exact() if method is None else method
+    if output not in OUTPUTS:
+        raise ValueError(f"output must be one of {', '.join(OUTPUTS)}, got {output!r}")
+    kind = next((name for name, kinds in METHODS.items() if kinds is type(method)), None)
+    if kind is None or not isinstance(method, SpectralRoot):
+        raise TypeError(f"covariance_root needs a root by eigendecomposition, got {method!r}")
+    parameters = [float(p) for p in astuple(method)]
+    if is_plain(X) and not (X.requires_grad and torch.is_grad_enabled()):
+        return _forward(X, kind, parameters, compute_dtype, output, False)[0]
+    result: Tensor = _CovarianceRoot.apply(X, kind, parameters, compute_dtype, output)[0]
+    return result

@@ -1,0 +1,108 @@
+"""Upper triangles of products of thin matrices, without the square matrix where it pays.
+
+Inside one worker thread and a few images at a time; the layouts depend on the size alone and are kept.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+from torch import Tensor
+
+from rootpool.linalg import triangle_size
+
+__all__ = ["pack_product", "unpack_times"]
+
+# Measured: up to here one gather of the full symmetric matrix beats work by blocks of rows ...
+FULL_UP_TO = 384
+# ... and up to here the blocks of several images are gathered at once.
+GATHER_UP_TO = 1024
+
+
+def _row_start(i: int, d: int) -> int:
+    """Position of entry ``(i, i)`` in the row-major triangle."""
+    return i * d - i * (i - 1) // 2
+
+
+@functools.lru_cache(maxsize=64)
+def _blocks(d: int, device: torch.device) -> tuple[list[tuple[int, int, Tensor]], Tensor, int]:
+    """Blocks of rows ``(begin, end, where their triangle is)``, and the same for all in a row."""
+    height = 64 if d <= 256 else 128 if d <= GATHER_UP_TO else 256
+    blocks, everywhere, size = [], [], 0
+    for begin in range(0, d, height):
+        end = min(begin + height, d)
+        row, column = torch.triu_indices(
+            end - begin, d - begin, dtype=torch.int32, device=device
+        ).unbind()
+        index = row * (d - begin) + column
+        blocks.append((begin, end, index))
+        everywhere.append(index + size)
+        size += (end - begin) * (d - begin)
+    return blocks, torch.cat(everywhere), size
+
+
+def pack_product(W: Tensor, V: Tensor, out: Tensor) -> None:
+    """``out <- triangle of W V^T``, for a symmetric product of ``(b, d, r)`` matrices.
+
+    Blocks of rows from the diagonal on: little more than half of the multiplications.
+    """
+    b, d, _ = W.shape
+    blocks, index, size = _blocks(d, W.device)
+    if d > GATHER_UP_TO:  # one block at a time, which stays in the cache
+        for w, v, row in zip(W, V, out, strict=True):
+            for begin, end, where in blocks:
+                block = torch.mm(w[begin:end], v[begin:].mT).view(-1)
+                row[_row_start(begin, d) : _row_start(end, d)] = block.index_select(0, where)
+        return
+    buffer, offset = W.new_empty(b, size), 0
+    for begin, end, _ in blocks:
+        rows, columns = end - begin, d - begin
+        target = buffer[:, offset : offset + rows * columns].view(b, rows, columns)
+        torch.bmm(W[:, begin:end], V[:, begin:].mT, out=target)
+        offset += rows * columns
+    # Narrow first: gathering float32 is faster than gathering float64.
+    torch.index_select(buffer.to(out.dtype), 1, index, out=out)
+
+
+@functools.lru_cache(maxsize=64)
+def _full_index(d: int, device: torch.device) -> Tensor:
+    """Where each entry of the symmetric matrix is in the triangle, ``(d * d,)``."""
+    k = torch.arange(d, device=device)
+    low, high = torch.minimum(k[:, None], k), torch.maximum(k[:, None], k)
+    return (low * d - low * (low - 1) // 2 + high - low).flatten().int()
+
+
+@functools.lru_cache(maxsize=64)
+def _windows(
+    d: int, dtype: torch.dtype, device: torch.device
+) -> list[tuple[int, int, Tensor, Tensor]]:
+    """Blocks of rows ``(begin, end, start of each row's window, mask of the diagonal block)``."""
+    blocks = []
+    for begin in range(0, d, 128):
+        end = min(begin + 128, d)
+        i = torch.arange(begin, end, device=device)
+        mask = torch.ones(end - begin, end - begin, dtype=dtype, device=device).triu_()
+        blocks.append((begin, end, i * d - i * (i - 1) // 2 - (i - begin), mask))
+    return blocks
+
+
+def unpack_times(g: Tensor, W: Tensor) -> Tensor:
+    """``(G + G^T) W`` for the upper triangular ``G`` with the triangle ``g``; ``(b, d, r)``."""
+    b, d, _ = W.shape
+    if d <= FULL_UP_TO:
+        S = g.index_select(1, _full_index(d, g.device)).view(b, d, d)
+        S.diagonal(dim1=1, dim2=2).mul_(2)
+        return torch.bmm(S.to(W.dtype), W)
+    T = torch.zeros_like(W)
+    size = triangle_size(d)
+    for k in range(b):
+        for begin, end, starts, mask in _windows(d, W.dtype, W.device):
+            width = d - begin
+            # All windows of this width of the packed vector; each row of the block is one of them.
+            windows = g[k].as_strided((size - width + 1, width), (1, 1))
+            G = windows.index_select(0, starts).to(W.dtype)
+            G[:, : end - begin] *= mask
+            T[k, begin:].addmm_(G.mT, W[k, begin:end])
+            T[k, begin:end].addmm_(G, W[k, begin:])
+    return T

@@ -1,0 +1,122 @@
+"""ZCA whitening of batches, with running statistics and process groups."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from rootpool.linalg import inv_sqrtm
+
+__all__ = ["Whitening"]
+
+
+class _SumOverProcesses(torch.autograd.Function):
+    """Sum over the default process group; the gradient of a sum is the sum of the gradients."""
+
+    @staticmethod
+    def forward(value: Tensor) -> Tensor:
+        total = value.clone()
+        dist.all_reduce(total)
+        return total
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return _SumOverProcesses.apply(gradient.contiguous())  # type: ignore[no-any-return]
+
+
+def _total(value: Tensor) -> Tensor:
+    if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
+        return _SumOverProcesses.apply(value)  # type: ignore[no-any-return]
+    return value
+
+
+class Whitening(nn.Module):
+    r"""ZCA whitening :math:`Y = (\Sigma + \varepsilon I)^{-1/2} (X - \mu)` of the channels.
+
+    While training, mean and covariance are those of the batch, over samples and positions and, when a
+    process group is initialised, over all its processes: the same numbers come out of one process with
+    a batch of B as of two with B/2. In evaluation they are running averages (unbiased, like those of
+    ``BatchNorm``). The gradient is exact at repeated eigenvalues.
+
+    Args:
+        num_features: channels C.
+        eps: ridge :math:`\varepsilon`, which bounds the gain by its inverse square root.
+        momentum: weight of a new batch in the running statistics.
+        compute_dtype: what statistics and inverse root are computed in.
+
+    Shape:
+        ``(B, C, *)`` to the same.
+
+    >>> Y = Whitening(3, eps=1e-9)(torch.randn(64, 3, 5, 5))
+    >>> torch.allclose(Y.transpose(0, 1).flatten(1).cov(), torch.eye(3), atol=1e-2)
+    True
+    """
+
+    running_mean: Tensor
+    running_covariance: Tensor
+    num_batches_tracked: Tensor
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float = 0.1,
+        compute_dtype: torch.dtype = torch.float64,
+    ) -> None:
+        super().__init__()
+        if not isinstance(num_features, int) or num_features < 1:
+            raise ValueError(f"num_features must be a positive integer, got {num_features!r}")
+        if not eps > 0:
+            raise ValueError(f"eps must be positive, got {eps!r}")
+        if not 0 < momentum <= 1:
+            raise ValueError(f"momentum must be in (0, 1], got {momentum!r}")
+        self.num_features, self.eps, self.momentum = num_features, eps, momentum
+        self.compute_dtype = compute_dtype
+        self.register_buffer("running_mean", torch.zeros(num_features))
+        self.register_buffer("running_covariance", torch.eye(num_features))
+        self.register_buffer("num_batches_tracked", torch.tensor(0))
+
+    def _batch_statistics(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean ``(C, 1)`` and covariance ``(C, C)`` of ``(C, M)`` over all processes."""
+        count = _total(torch.tensor(float(X.shape[1]), dtype=X.dtype, device=X.device))
+        if count < 2:
+            raise ValueError(
+                "Whitening needs two values or more per channel while training, got "
+                f"{int(count)}; use eval(), or a larger batch"
+            )
+        mean = _total(X.sum(1, keepdim=True)) / count
+        centred = X - mean
+        covariance = _total(centred @ centred.mT) / count
+        with torch.no_grad():
+            unbiased = covariance * (count / (count - 1))
+            self.num_batches_tracked += 1
+            self.running_mean.lerp_(mean[:, 0].to(self.running_mean.dtype), self.momentum)
+            self.running_covariance.lerp_(unbiased.to(self.running_covariance.dtype), self.momentum)
+        return mean, covariance
+
+    def forward(self, features: Tensor) -> Tensor:
+        if features.dim() < 2 or features.shape[1] != self.num_features:
+            raise ValueError(
+                f"Whitening expects (B, {self.num_features}, *), got {tuple(features.shape)}"
+            )
+        with torch.autocast(features.device.type, enabled=False):
+            X = features.to(self.compute_dtype).transpose(0, 1).flatten(1)
+            if self.training:
+                mean, covariance = self._batch_statistics(X)
+            else:
+                mean = self.running_mean.to(X.dtype).unsqueeze(1)
+                covariance = self.running_covariance.to(X.dtype)
+            ridge = self.eps * torch.eye(self.num_features, dtype=X.dtype, device=X.device)
+            Y = inv_sqrtm(covariance + ridge) @ (X - mean)
+        samples_first = Y.reshape(features.transpose(0, 1).shape).transpose(0, 1)
+        return samples_first.to(features.dtype)
+
+    def extra_repr(self) -> str:
+        return f"{self.num_features}, eps={self.eps}, momentum={self.momentum}"

@@ -1,0 +1,297 @@
+"""Every method against arithmetic that shares none of its code."""
+
+import dataclasses
+import math
+
+import mpmath
+import pytest
+import torch
+
+import matrices
+import oracles
+from matrices import relative_error
+from rootpool.linalg import newton_schulz, sqrtm
+from rootpool.nn import (
+    BASELINES,
+    METHODS,
+    SVDPI,
+    Exact,
+    GlobalAverage,
+    ISqrtCov,
+    MatrixLog,
+    MatrixPower,
+    PlainCovariance,
+    SignedSqrt,
+    SVDNewton,
+    SVDPade,
+    SVDTaylor,
+    SVDTopN,
+    SVDTrunc,
+    covariance,
+    covariance_pool,
+    resolve_method,
+)
+from rootpool.nn.methods import SpectralRoot
+
+EPS = torch.finfo(torch.float64).eps
+SHAPES = [(2, 4, 9), (2, 4, 4), (2, 6, 3)]  # more, as many, fewer positions than channels
+shapes = pytest.mark.parametrize("shape", SHAPES)
+
+# The kernels of the paper between two eigenvalues a > b, in 50 digits.
+KERNELS = {
+    "mpn-cov": lambda a, b: 1 / (a - b),
+    "svd-trunc": lambda a, b: min(1 / (a - b), mpmath.mpf(1e10)),
+    "svd-pi": lambda a, b: sum((b / a) ** k for k in range(20)) / a,
+    "svd-taylor": lambda a, b: sum((b / a) ** k for k in range(101)) / a,
+    "svd-pade": lambda a, b: 1 / (a - b),
+}
+
+
+def features(*shape, seed=0):
+    return matrices.random(*shape, seed=seed)
+
+
+def feature_gradient(pool, X, G):
+    X = X.clone().requires_grad_()
+    return torch.autograd.grad(pool(X), X, G)[0]
+
+
+def test_the_nine_methods_and_the_baselines():
+    assert set(METHODS) == {
+        "exact", "isqrt-cov", "mpn-cov", "svd-topn", "svd-trunc",
+        "svd-pi", "svd-newton", "svd-taylor", "svd-pade",
+    }  # fmt: skip
+    assert set(BASELINES) == {"gap", "covariance", "log", "power", "signed-sqrt"}
+    paper = {"iterations": (5, 10, 20), "count": (200,), "bound": (1e10,), "degree": (100,)}
+    for kinds in METHODS.values():
+        for field in dataclasses.fields(kinds):
+            assert field.default in paper[field.name]
+
+
+@pytest.mark.parametrize("name", KERNELS)
+@shapes
+def test_kernel_methods_are_the_formula_of_the_paper(name, shape):
+    """Equation (5) of the paper by loops, with the derivative f' at ties."""
+    X, G = features(*shape), matrices.random(shape[0], shape[1], shape[1], seed=1)
+    got = feature_gradient(lambda X: covariance_pool(X, name, output="matrix"), X, G)
+    for k in range(shape[0]):
+        centred = X[k] - X[k].mean(1, keepdim=True)
+        lam, U = torch.linalg.eigh(centred @ centred.mT / shape[2])
+        null = lam < 1e-12
+        lam = torch.where(null, EPS, lam)  # all that is below eps is raised to eps
+        S = (G[k] + G[k].mT) / 2
+        P_gradient = torch.zeros_like(S)
+        for i in range(shape[1]):
+            for j in range(shape[1]):
+                a, b = (
+                    mpmath.mpf(max(lam[i], lam[j]).item()),
+                    mpmath.mpf(min(lam[i], lam[j]).item()),
+                )
+                if a > b:
+                    L = float(KERNELS[name](a, b) * (mpmath.sqrt(a) - mpmath.sqrt(b)))
+                else:
+                    L = 0.0 if null[i] else float(1 / (2 * mpmath.sqrt(a)))
+                P_gradient += L * (U[:, i] @ S @ U[:, j]) * torch.outer(U[:, i], U[:, j])
+        expected = (P_gradient + P_gradient.mT) @ centred / shape[2]
+        assert relative_error(got[k], expected) < 1e-8
+
+
+@shapes
+def test_exact_equals_finite_differences_of_the_features(shape):
+    X, G = features(*shape), matrices.random(shape[0], shape[1], shape[1], seed=1)
+
+    def brute_force(X):  # Q = U S U^T from the singular values of the features themselves
+        A = (X - X.mean(-1, keepdim=True)) / math.sqrt(shape[2])
+        U, S, _ = torch.linalg.svd(A, full_matrices=False)
+        return ((U * S.unsqueeze(-2)) @ U.mT * G).sum()
+
+    gradient = feature_gradient(lambda X: covariance_pool(X, output="matrix"), X, G)
+    for seed in range(3):
+        direction = features(*shape, seed=10 + seed)
+        numeric = oracles.central_difference(brute_force, X, direction)
+        assert (gradient * direction).sum() == pytest.approx(float(numeric), rel=1e-7)
+
+
+def newton_schulz_by_loops(P, iterations):
+    out = []
+    for matrix in P:
+        A, eye = matrix / matrix.trace(), torch.eye(len(matrix), dtype=P.dtype)
+        Y, Z = A, eye
+        for _ in range(iterations):
+            Y, Z = Y @ (3 * eye - Z @ Y) / 2, (3 * eye - Z @ Y) @ Z / 2
+        out.append(matrix.trace().sqrt() * Y)
+    return torch.stack(out)
+
+
+@pytest.mark.parametrize("iterations", [1, 2, 5, 10])
+@shapes
+def test_newton_has_the_exact_value_and_the_gradient_of_the_iteration(shape, iterations):
+    X, G = features(*shape), matrices.random(shape[0], shape[1], shape[1], seed=1)
+    method = SVDNewton(iterations)
+    by_loops = feature_gradient(lambda X: newton_schulz_by_loops(covariance(X), iterations), X, G)
+    fused = feature_gradient(lambda X: covariance_pool(X, method, output="matrix"), X, G)
+    of_covariance = feature_gradient(lambda X: method(covariance(X)), X, G)
+    assert relative_error(fused, by_loops) < 1e-12
+    assert relative_error(of_covariance, by_loops) < 1e-12
+    value = covariance_pool(X, method, output="matrix")
+    assert relative_error(value, covariance_pool(X, Exact(), output="matrix")) < 1e-7
+
+
+@shapes
+def test_isqrt_is_the_iteration(shape):
+    X, G = features(*shape), matrices.random(shape[0], shape[1], shape[1], seed=1)
+    expected = newton_schulz_by_loops(covariance(X), 5)
+    assert relative_error(covariance_pool(X, "isqrt-cov", output="matrix"), expected) < 1e-13
+    got = feature_gradient(lambda X: covariance_pool(X, "isqrt-cov", output="matrix"), X, G)
+    by_loops = feature_gradient(lambda X: newton_schulz_by_loops(covariance(X), 5), X, G)
+    assert relative_error(got, by_loops) < 1e-12
+
+
+@shapes
+@pytest.mark.parametrize("count", [1, 2, 3, 200])
+def test_topn_is_the_truncated_root(shape, count):
+    X, G = features(*shape), matrices.random(shape[0], shape[1], shape[1], seed=1)
+
+    def brute_force(X):
+        A = (X - X.mean(-1, keepdim=True)) / math.sqrt(shape[2])
+        U, S, _ = torch.linalg.svd(A, full_matrices=False)
+        return (U[..., :count] * S[..., None, :count]) @ U[..., :count].mT
+
+    method = SVDTopN(count)
+    assert relative_error(covariance_pool(X, method, output="matrix"), brute_force(X)) < 1e-12
+    gradient = feature_gradient(lambda X: covariance_pool(X, method, output="matrix"), X, G)
+    direction = features(*shape, seed=5)
+    numeric = oracles.central_difference(lambda X: (brute_force(X) * G).sum(), X, direction)
+    assert (gradient * direction).sum() == pytest.approx(float(numeric), rel=1e-6)
+
+
+# ------------------------------------------------------------- what the paper proves and promises
+
+
+def test_power_iteration_is_taylor():
+    X = features(2, 4, 9)
+    pi, taylor = (
+        feature_gradient(lambda X, m=m: covariance_pool(X, m), X, torch.ones(2, 10).double())
+        for m in (SVDPI(iterations=51), SVDTaylor(degree=50))
+    )
+    assert torch.equal(pi, taylor)
+
+
+def test_newton_tends_to_newton_schulz_and_to_the_exact_gradient():
+    P = matrices.random_definite(2, 5, 5).requires_grad_()
+    G = matrices.random_symmetric(2, 5, 5, seed=1)
+    (exact,) = torch.autograd.grad(sqrtm(P), P, G)
+    errors = []
+    for iterations in (3, 6, 12, 24):
+        (newton,) = torch.autograd.grad(SVDNewton(iterations)(P), P, G)
+        (schulz,) = torch.autograd.grad(newton_schulz(P, iterations).root, P, G)
+        assert torch.equal(newton, schulz)
+        errors.append(relative_error(newton, exact))
+    assert errors[0] > 0.05 > errors[1] > 1e-6 > 1e-12 > errors[2]
+
+
+# How far a method may be from the exact one on well-conditioned input: (value, gradient).
+PROMISES = {
+    "exact": (1e-14, 1e-14),
+    "isqrt-cov": (0.02, 0.15),
+    "mpn-cov": (1e-14, 1e-12),
+    "svd-topn": (1e-14, 1e-12),
+    "svd-trunc": (1e-14, 1e-12),
+    "svd-pi": (1e-14, 0.2),
+    "svd-newton": (1e-14, 1e-4),
+    "svd-taylor": (1e-14, 0.05),
+    "svd-pade": (1e-14, 1e-12),
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_all_methods_agree_on_well_conditioned_input(name):
+    X, G = features(4, 6, 200), matrices.random(4, 21, seed=1)
+    exact = covariance_pool(X, "exact")
+    gradient = feature_gradient(covariance_pool, X, G)
+    value_error, gradient_error = PROMISES[name]
+    assert relative_error(covariance_pool(X, name), exact) <= value_error
+    got = feature_gradient(lambda X: covariance_pool(X, name), X, G)
+    assert relative_error(got, gradient) <= gradient_error
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if name != "isqrt-cov"])
+@shapes
+def test_from_features_and_from_the_covariance_are_the_same(name, shape):
+    X, G = features(*shape), matrices.random(shape[0], shape[1], shape[1], seed=1)
+    method = resolve_method(name)
+    value = covariance_pool(X, method, output="matrix")
+    assert relative_error(value, method(covariance(X))) < 2e-8  # eps is raised to sqrt(eps) or not
+    thin = feature_gradient(lambda X: covariance_pool(X, method, output="matrix"), X, G)
+    square = feature_gradient(lambda X: method(covariance(X)), X, G)
+    assert relative_error(thin, square) < 1e-7
+
+
+# ----------------------------------------------------------------------------- other normalisations
+
+
+@shapes
+def test_baselines_by_their_definitions(shape):
+    X = features(*shape)
+    P = torch.stack([torch.cov(x, correction=0) for x in X])
+    pool = lambda method: covariance_pool(X, method, output="matrix")  # noqa: E731
+    assert torch.allclose(pool("covariance"), P)
+    assert torch.allclose(pool("signed-sqrt"), P.sign() * P.abs().sqrt())
+    assert torch.allclose(pool("power"), pool("exact"), atol=1e-7)
+    assert torch.allclose(pool(MatrixPower(1.0)), P)
+    ridge = 1e-3 * torch.eye(shape[1])
+    assert torch.allclose(torch.linalg.matrix_exp(pool("log")), P + ridge)
+    assert torch.allclose(covariance_pool(X, "gap"), X.mean(-1))
+
+
+@pytest.mark.parametrize("method", [MatrixLog(), MatrixPower(0.7), PlainCovariance(), SignedSqrt()])
+def test_gradients_of_baselines(method):
+    X = features(2, 3, 5).requires_grad_()
+    assert torch.autograd.gradcheck(lambda X: covariance_pool(X, method), X)
+
+
+def test_signed_sqrt_at_dead_channels():
+    X = features(1, 3, 5)
+    X[:, 1] = 0
+    gradient = feature_gradient(
+        lambda X: covariance_pool(X, "signed-sqrt"), X, torch.ones(1, 6).double()
+    )
+    assert gradient.isfinite().all()
+
+
+def test_resolve_method():
+    assert [type(resolve_method(name)) for name in METHODS] == list(METHODS.values())
+    assert resolve_method("gap") == GlobalAverage()
+    custom = SVDTrunc(bound=1e8)
+    assert resolve_method(custom) is custom
+    with pytest.raises(
+        ValueError, match="unknown method 'sqrt'; choose from exact, isqrt-cov, mpn"
+    ):
+        resolve_method("sqrt")
+    with pytest.raises(TypeError, match=r"method must be one of exact, .*got <class"):
+        resolve_method(SVDTrunc)
+    with pytest.raises(TypeError, match="gap pools features"):
+        GlobalAverage()(torch.eye(2))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: SVDTrunc(bound=-1), "bound must be positive"),
+        (lambda: SVDTaylor(degree=-1), "degree must be an integer >= 0"),
+        (lambda: SVDPade(degree=0), "degree must be an integer >= 1"),
+        (lambda: SVDPI(iterations=0), "iterations must be an integer >= 1"),
+        (lambda: SVDTopN(count=0), "must be an integer >= 1, got 0"),
+        (lambda: SVDNewton(iterations=0), "SVDNewton.iterations must be an integer >= 1, got 0"),
+        (lambda: ISqrtCov(iterations=2.5), "ISqrtCov.iterations must be an integer >= 1, got 2.5"),
+        (lambda: MatrixLog(ridge=0), "MatrixLog.ridge must be positive"),
+        (lambda: MatrixPower(exponent=-0.5), "MatrixPower.exponent must be positive"),
+    ],
+)
+def test_impossible_parameters(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_every_root_by_eigendecomposition_is_marked_as_such():
+    assert {n for n, m in METHODS.items() if not issubclass(m, SpectralRoot)} == {"isqrt-cov"}

@@ -1,0 +1,182 @@
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+import matrices
+from rootpool.linalg import to_triangle
+from rootpool.nn import BASELINES, METHODS, CovariancePool, SVDTrunc, covariance_pool
+
+ALL = [*METHODS, *BASELINES]
+
+
+class Network(nn.Module):
+    def __init__(self, method="exact", reduction=6, **options):
+        super().__init__()
+        self.features = nn.Sequential(nn.Conv2d(3, 12, 3, stride=2), nn.BatchNorm2d(12), nn.ReLU())
+        self.pool = CovariancePool(12, method, reduction, **options)
+        self.classifier = nn.Linear(self.pool.out_features, 4)
+
+    def forward(self, x):
+        return self.classifier(self.pool(self.features(x)).flatten(1))
+
+
+def images(*shape, seed=0):
+    return matrices.random(*shape, dtype=torch.float32, seed=seed)
+
+
+@pytest.mark.parametrize("method", ALL)
+@pytest.mark.parametrize("output", ["triangle", "matrix"])
+@pytest.mark.parametrize("size", [7, 15])  # 9 positions > 6 channels, and 49
+def test_every_parameter_gets_a_finite_gradient(method, output, size):
+    torch.manual_seed(0)
+    network = Network(method, output=output)
+    loss = nn.functional.cross_entropy(network(images(4, 3, size, size)), torch.arange(4))
+    loss.backward()
+    for name, parameter in network.named_parameters():
+        assert parameter.grad.isfinite().all(), name
+        assert parameter.grad.abs().sum() > 0, name
+
+
+@pytest.mark.parametrize("method", ALL)
+def test_shapes_and_out_features(method):
+    X = images(2, 5, 3, 4)
+    for output in ("triangle", "matrix"):
+        pool = CovariancePool(5, method, output=output)
+        out = pool(X)
+        assert out.flatten(1).shape == (2, pool.out_features)
+        assert out.dtype == torch.float32
+        assert torch.equal(pool(X.flatten(2)), out)
+        assert torch.equal(covariance_pool(X, method, output=output), out)
+    if method != "gap":
+        triangle = CovariancePool(5, method)(X)
+        matrix = CovariancePool(5, method, output="matrix")(X)
+        assert torch.allclose(to_triangle(matrix), triangle)
+
+
+def test_reduction_is_that_of_the_paper():
+    pool = CovariancePool(2048, reduction=256)
+    convolution, norm, activation = pool.reduction
+    assert (convolution.in_channels, convolution.out_channels) == (2048, 256)
+    assert convolution.kernel_size == (1, 1)
+    assert convolution.bias is None
+    assert isinstance(norm, nn.BatchNorm2d)
+    assert isinstance(activation, nn.ReLU)
+    assert pool.out_features == 256 * 257 // 2
+
+
+def test_method_can_be_changed_on_a_live_module():
+    network = Network("isqrt-cov")
+    optimizer = torch.optim.SGD(network.parameters(), 0.1, momentum=0.9)
+    X, target = images(4, 3, 7, 7), torch.arange(4)
+
+    def step():
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(network(X), target).backward()
+        optimizer.step()
+
+    step()
+    before = copy.deepcopy(network.state_dict())
+    momenta = [optimizer.state[p]["momentum_buffer"] for p in network.parameters()]
+    network.pool.method = "svd-pade"
+    assert str(network.pool.method) == "SVDPade(degree=100)"
+    assert "SVDPade(degree=100)" in repr(network)
+    after = network.state_dict()
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[key], after[key]) for key in before)
+    assert all(
+        optimizer.state[p]["momentum_buffer"] is m
+        for p, m in zip(network.parameters(), momenta, strict=True)
+    )
+    step()
+    network.pool.method = SVDTrunc(bound=1e8)
+    step()
+    fresh = Network("mpn-cov")
+    fresh.load_state_dict(network.state_dict())  # trained with one method, loaded with another
+
+
+def test_change_that_would_change_the_features_is_refused():
+    pool = CovariancePool(4)
+    with pytest.raises(ValueError, match=r"cannot change from Exact\(\) to GlobalAverage\(\)"):
+        pool.method = "gap"
+    with pytest.raises(ValueError, match="unknown method 'svd'"):
+        pool.method = "svd"
+    assert str(pool.method) == "Exact()"
+
+
+@pytest.mark.parametrize("method", ["exact", "svd-taylor", "isqrt-cov", "power", "gap"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_autocast(method, dtype):
+    torch.manual_seed(0)
+    network = Network(method)
+    with torch.autocast("cpu", dtype):
+        features = network.pool.reduction(network.features(images(4, 3, 7, 7)))
+        assert features.dtype == dtype
+        pooled = covariance_pool(features, method)
+        loss = network(images(4, 3, 7, 7)).float().square().mean()
+        loss.backward()
+    assert pooled.dtype == dtype
+    reference = covariance_pool(features.double(), method)
+    assert torch.equal(pooled, reference.to(dtype)) or method == "gap"
+    assert all(p.grad.isfinite().all() for p in network.parameters())
+
+
+@pytest.mark.parametrize("method", ["exact", "svd-pade", "isqrt-cov", "log"])
+def test_compile(method):
+    torch._dynamo.reset()
+    pool = CovariancePool(6, method)
+    X = images(3, 6, 4, 4).requires_grad_()
+    (expected,) = torch.autograd.grad(pool(X).sin().sum(), X)
+    compiled = torch.compile(pool, fullgraph=True, backend="aot_eager")
+    (got,) = torch.autograd.grad(compiled(X).sin().sum(), X)
+    assert torch.allclose(got, expected, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("method", ["isqrt-cov", "covariance", "signed-sqrt", "gap"])
+def test_export_of_methods_made_of_products(method):
+    network = Network(method).eval()
+    X = images(2, 3, 7, 7)
+    program = torch.export.export(network, (X,))
+    assert torch.allclose(program.module()(X), network(X), rtol=1e-5, atol=1e-6)
+    operators = {str(node.target) for node in program.graph.nodes if node.op == "call_function"}
+    assert not any("rootpool" in name for name in operators)
+
+
+def test_without_gradient_nothing_is_saved():
+    pool = CovariancePool(6).eval()
+    X = images(2, 6, 4, 4).requires_grad_()
+    with torch.no_grad():
+        assert pool(X).grad_fn is None
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: CovariancePool(0), "in_channels must be a positive integer, got 0"),
+        (lambda: CovariancePool(4, reduction=2.5), "reduction must be a positive integer, got 2.5"),
+        (
+            lambda: CovariancePool(4, compute_dtype=torch.float16),
+            "compute_dtype must be torch.float32",
+        ),
+        (lambda: CovariancePool(4, output="vector"), "output must be one of triangle, matrix"),
+        (lambda: CovariancePool(4, "svd-padee"), "unknown method 'svd-padee'; choose from exact, "),
+    ],
+)
+def test_impossible_settings(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_bad_features():
+    pool = CovariancePool(4)
+    with pytest.raises(ValueError, match=r"expects 4 channels, .* got \(2, 3, 5, 5\)"):
+        pool(torch.zeros(2, 3, 5, 5))
+    with pytest.raises(ValueError, match=r"expects 4 channels"):
+        pool(torch.zeros(3))
+    X = torch.zeros(2, 4, 5, 5)
+    X[1, 2, 3, 3] = torch.inf
+    with pytest.raises(
+        ValueError, match=r"features\[1\] has NaN or infinite entries: the features"
+    ):
+        pool(X)

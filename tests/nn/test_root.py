@@ -1,0 +1,240 @@
+"""The fused root of covariances: edge cases, precision, threads, transformations."""
+
+import pytest
+import torch
+
+import matrices
+from matrices import relative_error
+from rootpool.linalg import from_triangle, to_triangle
+from rootpool.nn import (
+    METHODS,
+    Exact,
+    ISqrtCov,
+    SVDTaylor,
+    SVDTopN,
+    covariance,
+    covariance_root,
+    resolve_method,
+)
+from rootpool.nn.triangle import FULL_UP_TO, GATHER_UP_TO, pack_product, unpack_times
+
+ROOTS = [name for name in METHODS if name != "isqrt-cov"]
+
+
+def gradient(X, method=None, **options):
+    X = X.clone().requires_grad_()
+    out = covariance_root(X, method, **options)
+    weight = matrices.random(*out.shape, seed=9).to(out.dtype)
+    return torch.autograd.grad((out * weight).sum(), X)[0]
+
+
+@pytest.mark.parametrize("output", ["triangle", "matrix"])
+@pytest.mark.parametrize(
+    "shape", [(2, 5, 3), (2, 4, 4), (2, 3, 7), (1, 4, 2), (3, 1, 5), (1, 2, 2, 3)]
+)
+def test_gradcheck(shape, output):
+    X = matrices.random(*shape).requires_grad_()
+    assert torch.autograd.gradcheck(lambda X: covariance_root(X, output=output), X)
+
+
+@pytest.mark.parametrize("shape", [(2, 5, 4), (2, 3, 8)])
+def test_value(shape):
+    X = matrices.random(*shape)
+    Q = covariance_root(X, output="matrix")
+    assert relative_error(Q @ Q, covariance(X)) < 1e-13
+    assert torch.allclose(to_triangle(Q), covariance_root(X), rtol=1e-14)
+
+
+def edge_case(kind, N):
+    X = matrices.random(3, 6, N)
+    if kind == "zero":
+        X = X * 0
+    elif kind == "constant":
+        X = X * 0 + matrices.random(3, 6, 1, seed=1) * 1e3
+    elif kind == "dead channels":
+        X[:, 1:4] = 0
+    elif kind == "duplicate channels":
+        X[:, 3:] = X[:, :3]
+    elif kind == "one hot":
+        X = torch.nn.functional.one_hot(torch.arange(N) % 6, 6).double().mT.expand(3, 6, N)
+    elif kind == "one zero map among others":
+        X[1] = 0
+    elif kind == "repeated":  # orthogonal rows of equal length, centred
+        X = torch.linalg.qr(torch.cat([torch.ones(8, 1), torch.randn(8, 6)], 1).double())[0]
+        X = X[:, 1:].mT.expand(3, 6, 8)
+    elif kind == "huge":
+        X = X * 1e120
+    elif kind == "tiny":
+        X = X * 1e-120
+    return X
+
+
+@pytest.mark.parametrize("name", ROOTS)
+@pytest.mark.parametrize("N", [1, 2, 4, 6, 9])
+@pytest.mark.parametrize(
+    "kind",
+    ["zero", "constant", "dead channels", "duplicate channels", "one hot", "repeated", "ordinary",
+     "one zero map among others"],
+)  # fmt: skip
+def test_edge_cases_are_finite(kind, N, name):
+    X = edge_case(kind, N)
+    assert covariance_root(X, resolve_method(name)).isfinite().all()
+    assert gradient(X, resolve_method(name)).isfinite().all()
+
+
+@pytest.mark.parametrize("kind", ["huge", "tiny"])
+@pytest.mark.parametrize("N", [4, 9])
+def test_scaling_law_of_the_exact_root(kind, N):
+    """Q(c X) = c Q(X), so the gradient does not change with the scale."""
+    X, scale = edge_case(kind, N), {"huge": 1e120, "tiny": 1e-120}[kind]
+    assert relative_error(covariance_root(X) / scale, covariance_root(X / scale)) < 1e-13
+    assert relative_error(gradient(X), gradient(X / scale)) < 1e-11
+
+
+def test_constant_map_has_an_exactly_zero_root():
+    assert (covariance_root(edge_case("constant", 4).float()) == 0).all()
+    assert (gradient(edge_case("constant", 4)) == 0).all()
+
+
+def test_repeated_singular_values_against_finite_differences():
+    torch.manual_seed(0)
+    X = edge_case("repeated", 8).clone().requires_grad_()
+    assert torch.autograd.gradcheck(covariance_root, X)
+
+
+def test_gradient_of_a_singular_covariance_along_features():
+    """Duplicate channels: rank 3 in 6 channels for every nearby map that keeps them equal."""
+    half = matrices.random(2, 3, 9).requires_grad_()
+    assert torch.autograd.gradcheck(lambda H: covariance_root(torch.cat([H, H], 1)), half)
+
+
+@pytest.mark.parametrize("name", ROOTS)
+def test_a_sample_does_not_depend_on_its_company(name):
+    X, method = matrices.random(9, 6, 4), resolve_method(name)
+    together, alone = covariance_root(X, method), covariance_root(X[5:6], method)
+    assert torch.allclose(together[5:6], alone, rtol=1e-13, atol=1e-15)
+    broken = X.clone()
+    broken[:5] *= 1e8
+    assert torch.allclose(covariance_root(broken, method)[5:6], alone, rtol=1e-13, atol=1e-15)
+
+
+@pytest.mark.parametrize("shape", [(40, 24, 9), (9, 70, 30), (3, 20, 40)])
+def test_same_bits_for_any_number_of_threads(shape):
+    X, before = matrices.random(*shape), torch.get_num_threads()
+    try:
+        results = []
+        for count in (1, 2, 5):
+            torch.set_num_threads(count)
+            results.append((covariance_root(X), gradient(X), gradient(X, SVDTaylor())))
+            assert torch.get_num_threads() == count
+    finally:
+        torch.set_num_threads(before)
+    for other in results[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
+
+
+def test_float32_features_are_computed_in_float64():
+    X = matrices.random(2, 8, 5, dtype=torch.float32)
+    assert covariance_root(X).dtype == torch.float32
+    assert relative_error(covariance_root(X), covariance_root(X.double())) < 1e-7
+    assert gradient(X).dtype == torch.float32
+    assert relative_error(gradient(X, compute_dtype=torch.float32), gradient(X)) < 1e-4
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_features(dtype):
+    X = matrices.random(2, 8, 5).to(dtype)
+    out = covariance_root(X)
+    assert out.dtype == gradient(X).dtype == dtype
+    assert torch.equal(out, covariance_root(X.double()).to(dtype))
+
+
+def test_non_contiguous_features_and_gradients():
+    X = matrices.random(5, 2, 6).permute(1, 2, 0).requires_grad_()
+    out = covariance_root(X)
+    weight = matrices.random(out.shape[1], out.shape[0]).mT
+    (got,) = torch.autograd.grad(out, X, weight)
+    Y = X.detach().contiguous().requires_grad_()
+    (expected,) = torch.autograd.grad(covariance_root(Y), Y, weight.contiguous())
+    assert torch.equal(got, expected)
+
+
+def test_empty_batch():
+    X = torch.zeros(0, 4, 3, requires_grad=True)
+    covariance_root(X).sum().backward()
+    assert X.grad.shape == X.shape
+
+
+@pytest.mark.parametrize("name", ["exact", "svd-taylor", "svd-topn", "svd-newton"])
+@pytest.mark.parametrize("output", ["triangle", "matrix"])
+def test_compile_without_graph_breaks(name, output):
+    def loss(X):
+        return covariance_root(X, resolve_method(name), output=output).sin().sum()
+
+    torch._dynamo.reset()
+    X = matrices.random(3, 5, 4).requires_grad_()
+    (expected,) = torch.autograd.grad(loss(X), X)
+    (got,) = torch.autograd.grad(torch.compile(loss, fullgraph=True, backend="aot_eager")(X), X)
+    assert torch.allclose(got, expected, rtol=1e-12)
+
+
+def test_second_derivative_is_refused_loudly():
+    X = matrices.random(1, 3, 5).requires_grad_()
+    (first,) = torch.autograd.grad(covariance_root(X).sum(), X, create_graph=True)
+    with pytest.raises(RuntimeError, match=r"no second derivative; .*sqrtm\(covariance\(X\)\) has"):
+        first.sum().backward()
+    once = torch.func.grad(lambda X: covariance_root(X).sin().sum())
+    twice = torch.func.grad(lambda X: once(X).sum())
+    with pytest.raises(RuntimeError, match="no second derivative"):
+        twice(X.detach())
+
+
+def test_nothing_is_kept_without_gradient():
+    X = matrices.random(2, 4, 3).requires_grad_()
+    with torch.no_grad():
+        assert covariance_root(X).grad_fn is None
+    with torch.inference_mode():
+        assert covariance_root(X).is_inference()
+    kept = covariance_root(X).grad_fn.saved_tensors
+    assert sum(t.numel() for t in kept) == 2 * (4 * 3 + 4 * 2 + 2 * 3 + 2)  # X, W, K and spectrum
+
+
+def test_bad_input():
+    X = matrices.random(5, 4, 3)
+    X[3, 1, 2] = torch.nan
+    with pytest.raises(
+        ValueError, match=r"features\[3\] has NaN .* the features are broken, not the"
+    ):
+        covariance_root(X)
+    with pytest.raises(ValueError, match=r"features \(B, C, H, W\) or \(B, C, N\), got \(4, 3\)"):
+        covariance_root(X[0])
+    with pytest.raises(ValueError, match=r"at least one channel and one position, got \(2, 3, 0\)"):
+        covariance_root(torch.zeros(2, 3, 0))
+    with pytest.raises(TypeError, match=r"floating-point features, got torch.int64"):
+        covariance_root(torch.zeros(2, 3, 4, dtype=torch.int64))
+    with pytest.raises(ValueError, match="output must be one of triangle, matrix, got 'vector'"):
+        covariance_root(torch.zeros(2, 3, 4), output="vector")
+    with pytest.raises(TypeError, match=r"needs a root by eigendecomposition, got ISqrtCov"):
+        covariance_root(torch.zeros(2, 3, 4), ISqrtCov())
+
+
+@pytest.mark.parametrize("d", [1, 2, 63, 64, 65, 300, FULL_UP_TO + 1, GATHER_UP_TO + 1])
+@pytest.mark.parametrize("dtype", matrices.DTYPES)
+def test_triangles_of_products(d, dtype):
+    """Packing and unpacking, on both sides of each change of algorithm."""
+    W = matrices.random(2, d, 3)
+    out = torch.empty(2, d * (d + 1) // 2, dtype=dtype)
+    pack_product(W, W, out)
+    assert torch.allclose(out, to_triangle(W @ W.mT).to(dtype))
+    g = matrices.random(*out.shape, seed=1)
+    S = from_triangle(g)
+    doubled = S + torch.diag_embed(S.diagonal(dim1=1, dim2=2))  # G + G^T doubles the diagonal
+    assert torch.allclose(unpack_times(g, W), doubled @ W)
+
+
+def test_topn_keeps_the_largest():
+    X = matrices.random(2, 5, 9)
+    Q = covariance_root(X, SVDTopN(2), output="matrix")
+    expected = torch.linalg.eigvalsh(covariance_root(X, Exact(), output="matrix"))
+    assert torch.allclose(torch.linalg.eigvalsh(Q)[:, -2:], expected[:, -2:])
+    assert torch.linalg.eigvalsh(Q)[:, :-2].abs().max() < 1e-14

@@ -1,0 +1,116 @@
+import socket
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch import nn
+
+import matrices
+from rootpool.nn import Whitening
+
+
+def moments(Y):
+    flat = Y.transpose(0, 1).flatten(1)
+    return flat.mean(1), torch.cov(flat, correction=0)
+
+
+@pytest.mark.parametrize("shape", [(8, 3), (4, 3, 5), (4, 3, 5, 6)])
+def test_output_is_white(shape):
+    X = matrices.random(*shape) * torch.tensor([1.0, 10.0, 0.1]).view(1, 3, *[1] * (len(shape) - 2))
+    Y = Whitening(3, eps=1e-12)(X)
+    mean, covariance = moments(Y)
+    assert torch.allclose(mean, torch.zeros(3).double(), atol=1e-10)
+    assert torch.allclose(covariance, torch.eye(3).double(), atol=1e-8)
+    assert Y.dtype == X.dtype
+
+
+def test_is_zca_by_definition():
+    X = matrices.random(6, 4, 5)
+    flat = X.transpose(0, 1).flatten(1)
+    lam, U = torch.linalg.eigh(torch.cov(flat, correction=0) + 1e-3 * torch.eye(4))
+    expected = U @ torch.diag(lam.rsqrt()) @ U.mT @ (flat - flat.mean(1, keepdim=True))
+    got = Whitening(4, eps=1e-3)(X).transpose(0, 1).flatten(1)
+    assert torch.allclose(got, expected)
+
+
+def test_gradient_also_at_repeated_eigenvalues():
+    white = Whitening(3, eps=1e-12)(matrices.random(5, 3, 2)).detach()  # covariance: the identity
+    for X in (matrices.random(5, 3, 2), white):
+        X.requires_grad_()
+        assert torch.autograd.gradcheck(lambda X: Whitening(3, eps=1e-3)(X), X)
+
+
+def test_running_statistics_are_those_of_batch_norm_and_used_in_evaluation():
+    layer, norm = Whitening(3, momentum=0.3), nn.BatchNorm2d(3, momentum=0.3)
+    for seed in range(5):
+        X = matrices.random(4, 3, 5, 5, dtype=torch.float32, seed=seed) * 2 + 1
+        layer(X), norm(X)
+    assert torch.allclose(layer.running_mean, norm.running_mean, atol=1e-6)
+    assert torch.allclose(layer.running_covariance.diagonal(), norm.running_var, rtol=1e-5)
+    assert layer.num_batches_tracked == 5
+    layer.eval()
+    X = matrices.random(1, 3, 1, 1, dtype=torch.float32)  # a single position is enough here
+    before = layer.running_covariance.clone()
+    root = layer(X)
+    assert root.shape == X.shape
+    assert torch.equal(layer.running_covariance, before)
+    lam, U = torch.linalg.eigh(before.double() + layer.eps * torch.eye(3))
+    centred = X[0, :, 0, 0].double() - layer.running_mean.double()
+    expected = U @ torch.diag(lam.rsqrt()) @ U.mT @ centred
+    assert torch.allclose(root[0, :, 0, 0].double(), expected, rtol=1e-5)
+
+
+def test_state_dict_round_trip():
+    layer, other = Whitening(3), Whitening(3)
+    layer(matrices.random(4, 3, 5, dtype=torch.float32))
+    other.load_state_dict(layer.state_dict())
+    X = matrices.random(2, 3, 4, dtype=torch.float32, seed=1)
+    assert torch.equal(layer.eval()(X), other.eval()(X))
+
+
+def test_bad_input():
+    with pytest.raises(ValueError, match=r"Whitening expects \(B, 3, \*\), got \(2, 4, 5\)"):
+        Whitening(3)(torch.zeros(2, 4, 5))
+    with pytest.raises(ValueError, match="two values or more per channel while training, got 1"):
+        Whitening(3)(torch.zeros(1, 3))
+    with pytest.raises(ValueError, match="num_features must be a positive integer"):
+        Whitening(0)
+    with pytest.raises(ValueError, match="eps must be positive, got 0"):
+        Whitening(3, eps=0)
+    with pytest.raises(ValueError, match=r"momentum must be in \(0, 1\], got 0"):
+        Whitening(3, momentum=0)
+
+
+def whiten(X, weight):
+    """Output, input gradient and running statistics of one training step."""
+    layer = Whitening(4)
+    X = X.clone().requires_grad_()
+    Y = layer(X)
+    (Y * weight).sum().backward()
+    return Y.detach(), X.grad, layer.running_mean, layer.running_covariance
+
+
+def worker(rank, port, X, weight, results):
+    dist.init_process_group("gloo", f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
+    share = slice(0, 3) if rank == 0 else slice(3, 8)  # unequal shares too
+    results[rank] = tuple(t.numpy() for t in whiten(X[share], weight[share]))
+    dist.destroy_process_group()
+
+
+@pytest.mark.skipif(not dist.is_available(), reason="torch was built without distributed")
+def test_two_processes_give_the_numbers_of_one():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    X, weight = matrices.random(8, 4, 3, 3), matrices.random(8, 4, 3, 3, seed=1)
+    Y, gradient, mean, covariance = whiten(X, weight)
+    with mp.Manager() as manager:
+        results = manager.dict()
+        mp.spawn(worker, (port, X, weight, results), nprocs=2)
+        shares = [tuple(torch.from_numpy(a) for a in results[rank]) for rank in (0, 1)]
+    assert torch.allclose(torch.cat([shares[0][0], shares[1][0]]), Y, rtol=1e-12)
+    assert torch.allclose(torch.cat([shares[0][1], shares[1][1]]), gradient, rtol=1e-10, atol=1e-13)
+    for share in shares:
+        assert torch.allclose(share[2], mean)
+        assert torch.allclose(share[3], covariance)
