@@ -6,11 +6,40 @@ Claim: batches are decomposed in parallel, and nothing is slower. Run with --qui
 from __future__ import annotations
 
 import argparse
+import threading
+import time
 
 import torch
 from timing import duration, machine, race, table
 
 from rootpool.linalg import eigh
+
+
+def limit(n: int, dtype: torch.dtype, batch: int = 16) -> tuple[float, float]:
+    """Milliseconds a matrix of one-threaded LAPACK, alone and beside another on the next core."""
+    X = torch.randn(batch, n, 2 * n, dtype=dtype)
+    A, best = X @ X.mT / n, []
+    for count in (1, 2):
+        together, times = threading.Barrier(count), []
+
+        def work(A: torch.Tensor, together=together, times=times) -> None:
+            torch.get_num_threads()
+            torch.set_num_threads(1)
+            for _ in range(9):
+                together.wait()
+                start = time.perf_counter()
+                torch.linalg.eigh(A)
+                times.append(time.perf_counter() - start)
+
+        before = torch.get_num_threads()
+        threads = [threading.Thread(target=work, args=(A.clone(),)) for _ in range(count)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        torch.set_num_threads(before)
+        best.append(min(times) / batch * 1e3)
+    return best[0], best[1]
 
 
 def main() -> None:
@@ -43,6 +72,22 @@ def main() -> None:
     header = ["dtype", "n", *(f"batch {batch}" for batch in batches)]
     print(table(header, rows))
     print("\nSpeed-up (time of rootpool). Blank: more than 64 matrices of 256 x 256, left out.")
+
+    rows = []
+    for dtype in (torch.float32, torch.float64):
+        for n in (64, 128, 256):
+            alone, beside = limit(n, dtype)
+            X = torch.randn(16, n, 2 * n, dtype=dtype)
+            A = X @ X.mT / n
+            torchs = race({"torch": lambda A=A: torch.linalg.eigh(A)}, 0.3)["torch"] / 16 * 1e3
+            cells = [f"{t:.3f} ms" for t in (alone, beside, torchs)]
+            rows.append(
+                [str(dtype).removeprefix("torch."), str(n), *cells, f"{2 * torchs / beside:.2f}x"]
+            )
+    print(
+        "\nThe limit of two cores: LAPACK on one thread alone, beside another, torch with all threads\n"
+    )
+    print(table(["dtype", "n", "alone", "beside another", "torch", "limit of the speed-up"], rows))
 
 
 if __name__ == "__main__":

@@ -153,8 +153,15 @@ def _solve_by_ladder(solver: _Solver, A: Tensor, name: str, caller: str) -> Fact
 
 def _solve(solver: _Solver, A: Tensor, caller: str) -> Factors:
     """Decompose a batch ``(..., m, n)``; raise for input that is not finite."""
+    A = A.detach()
     lead = A.shape[:-2]
-    flat = A.detach().reshape(math.prod(lead), *A.shape[-2:])
+    batch, side = math.prod(lead), max(A.shape[-2:])
+    pieces = count_pieces(batch, side) if A.device.type == "cpu" else 0
+    if pieces == 0 and _is_finite(A):  # the short way, nearly always: no views, no closures
+        factors = _solve_directly(solver, A)
+        if factors is not None:
+            return factors
+    flat = A.reshape(batch, *A.shape[-2:])
 
     def name(k: int) -> str:
         return name_item(tuple(int(i) for i in torch.unravel_index(torch.tensor(k), lead)))
@@ -180,8 +187,6 @@ def _solve(solver: _Solver, A: Tensor, caller: str) -> Factors:
                 factor[k] = value
         return factors
 
-    batch, side = flat.shape[0], max(flat.shape[-2:])
-    pieces = count_pieces(batch, side) if flat.device.type == "cpu" else 0
     if pieces == 0:
         factors = solve_piece(slice(0, batch))
     else:
@@ -196,7 +201,7 @@ def _solve(solver: _Solver, A: Tensor, caller: str) -> Factors:
 
 
 def _check_symmetric(A: Tensor, caller: str) -> None:
-    if A.numel() == 0:
+    if torch.equal(A, A.mT):  # one pass, and the usual case
         return
     skew = (A - A.mT).abs().amax((-2, -1))
     # Sums that were rounded in another order differ by this much; more is another matrix.

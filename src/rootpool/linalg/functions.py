@@ -28,6 +28,7 @@ from typing_extensions import TypedDict, Unpack
 
 from .checks import check_square, first_index, name_item
 from .decompose import eigh_forward, is_plain
+from .parallel import batchwise
 from .precision import without_autocast
 from .rules import resolve_rule
 from .scalar import FUNCTIONS, Floored, Leading, Power, ScalarFunction
@@ -69,8 +70,14 @@ class _MatrixFunction(torch.autograd.Function):
         caller: str,
         solver_device: str | torch.device | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        lam, U = eigh_forward(A, function.domain, caller, solver_device)
-        return (U * function.values(lam).unsqueeze(-2)) @ U.mT, lam, U
+        def evaluate(A: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            lam, U = eigh_forward(A, function.domain, caller, solver_device)
+            return (U * function.values(lam).unsqueeze(-2)) @ U.mT, lam, U
+
+        if not is_plain(A) or solver_device is not None:
+            return evaluate(A)
+        F, lam, U = batchwise(evaluate, A, trailing=[2])
+        return F, lam, U
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -98,8 +105,13 @@ class _Derivative(torch.autograd.Function):
     def forward(
         A: Tensor, lam: Tensor, U: Tensor, G: Tensor, function: ScalarFunction, rule: Rule | None
     ) -> Tensor:
-        inner = derivative_coefficients(function, rule, lam) * (U.mT @ G @ U)
-        return U @ _symmetric_part(inner) @ U.mT
+        def evaluate(lam: Tensor, U: Tensor, G: Tensor) -> tuple[Tensor]:
+            inner = derivative_coefficients(function, rule, lam) * (U.mT @ G @ U)
+            return (U @ _symmetric_part(inner) @ U.mT,)
+
+        if not is_plain(G):
+            return evaluate(lam, U, G)[0]
+        return batchwise(evaluate, lam, U, G, trailing=[1, 2, 2], effort=0.2)[0]
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:

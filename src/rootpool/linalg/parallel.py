@@ -7,6 +7,7 @@ from Python.
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -14,15 +15,16 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from itertools import pairwise
 
 import torch
+from torch import Tensor
+from torch.linalg import LinAlgError
 
-__all__ = ["count_pieces", "even_cuts", "run_pieces"]
+__all__ = ["batchwise", "count_pieces", "even_cuts", "run_pieces"]
 
-# Handing work to another thread costs about 0.1 ms, the time that LAPACK needs for some 2000 matrix
-# entries (50 ns each, nearly independent of the size of the matrices).
-ENTRIES_WORTH_A_SLICE = 8192
+# LAPACK needs some 60 ns an entry, nearly whatever the size of the matrices; handing work to another
+# thread 0.1 ms: below one millisecond a piece it does not pay.
+ENTRIES_WORTH_A_PIECE = 16384
+PIECES_PER_WORKER = 2  # so that a core that is busy elsewhere can do less
 MULTITHREADED_BLAS_STARTS_AT = 65  # below, LAPACK gives the same bits with any number of threads
-MULTITHREADED_BLAS_PAYS_FROM = 256  # for one matrix; measured by benchmarks/eigh.py
-SLICES_PER_WORKER = 4  # more slices than workers, so that a core that is busy elsewhere gets fewer
 
 
 class _Pool:
@@ -68,24 +70,28 @@ class _Pool:
 _POOL = _Pool()
 
 
-def count_pieces(batch: int, side: int) -> int:
+def count_pieces(batch: int, side: int, effort: float = 1.0) -> int:
     """Into how many pieces to cut a batch of ``side x side`` matrices; 0: the caller does it.
+
+    ``effort`` is the work an entry, in decompositions.
 
     Each matrix is worked on alone and with one BLAS thread, so the result is the same to the bit
     however many threads there are (as many as ``torch.get_num_threads()``) and whatever else is in
-    the batch. One exception, for speed: a single large matrix gets all of the caller's BLAS threads,
-    unless ``torch.use_deterministic_algorithms`` is on.
+    the batch. One exception, for speed: a single matrix is left to the caller with all its BLAS
+    threads, which from 65 rows on can change the last bits, as in torch; not so when
+    ``torch.use_deterministic_algorithms`` is on.
     """
     workers = torch.get_num_threads()
     if workers == 1 or batch == 0:
         return 0
-    pieces = min(batch, SLICES_PER_WORKER * workers, batch * side**2 // ENTRIES_WORTH_A_SLICE)
-    if pieces > 1:
-        return pieces
+    worth = int(effort * batch * side**2 / ENTRIES_WORTH_A_PIECE)
+    pieces = min(batch, PIECES_PER_WORKER * workers, worth)
+    if batch == 1:
+        exact = torch.are_deterministic_algorithms_enabled()
+        return 1 if exact and side >= MULTITHREADED_BLAS_STARTS_AT else 0
     if side < MULTITHREADED_BLAS_STARTS_AT:
-        return 0
-    single_large = batch == 1 and side >= MULTITHREADED_BLAS_PAYS_FROM
-    return 0 if single_large and not torch.are_deterministic_algorithms_enabled() else 1
+        return pieces if pieces > 1 else 0
+    return max(pieces, min(batch, workers))
 
 
 def run_pieces(work: Callable[[slice], None], cuts: Sequence[int]) -> None:
@@ -122,3 +128,40 @@ def run_pieces(work: Callable[[slice], None], cuts: Sequence[int]) -> None:
 def even_cuts(batch: int, pieces: int) -> list[int]:
     """Where to cut ``range(batch)`` into that many nearly equal pieces."""
     return [batch * k // pieces for k in range(pieces + 1)]
+
+
+def batchwise(
+    function: Callable[..., tuple[Tensor, ...]],
+    *tensors: Tensor,
+    trailing: Sequence[int],
+    effort: float = 1.0,
+) -> tuple[Tensor, ...]:
+    """``function(*tensors)`` for tensors with common batch dimensions, piece by piece in workers.
+
+    A piece that has been loaded into the cache goes through all steps of ``function`` there.
+    ``trailing`` says how many dimensions of each tensor are not batch dimensions; the last one of the
+    first tensor is the side of the matrices.
+    """
+    lead = tensors[0].shape[: tensors[0].dim() - trailing[0]]
+    batch, side = math.prod(lead), tensors[0].shape[-1]
+    pieces = count_pieces(batch, side, effort) if tensors[0].device.type == "cpu" else 0
+    if pieces == 0:
+        return function(*tensors)
+    flat = [
+        t.detach().reshape(batch, *t.shape[t.dim() - k :])
+        for t, k in zip(tensors, trailing, strict=True)
+    ]
+    results = tuple(
+        empty.new_empty(batch, *empty.shape[1:]) for empty in function(*(t[:0] for t in flat))
+    )
+
+    def work(piece: slice) -> None:
+        for result, value in zip(results, function(*(t[piece] for t in flat)), strict=True):
+            result[piece] = value
+
+    try:
+        run_pieces(work, even_cuts(batch, pieces))
+    except (ValueError, LinAlgError):
+        function(*tensors)  # raises again, and names the item by its place in the whole batch
+        raise
+    return tuple(r.reshape(*lead, *r.shape[1:]) for r in results)

@@ -1,0 +1,257 @@
+"""Covariance pooling, forward + backward, against the paper's recipes and what else one could write.
+
+Claims: `exact` is many times faster than each, every SVD method at least three times faster than its
+recipe, near the time of its own matrix products and LAPACK, and no peak of memory is higher.
+
+    python benchmarks/pooling.py               all tables (some minutes)
+    python benchmarks/pooling.py --quick       the first table on smaller batches
+    python benchmarks/pooling.py --plot FILE   cost against positions and channels, log-log
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+
+import torch
+from paper_recipes import RECIPES, layer, newton_schulz
+from timing import duration, machine, race, table
+from torch import Tensor
+
+from rootpool.linalg.parallel import run_pieces
+from rootpool.nn import METHODS, covariance_pool
+from rootpool.nn.root import _cuts
+
+SHAPES = {
+    "AlexNet": (128, 256, 169),
+    "ResNet, 224 px": (128, 256, 49),
+    "fine-grained, 448 px": (10, 256, 196),
+    "512 channels": (32, 512, 49),
+    "no reduction": (8, 2048, 49),
+}
+
+
+def native(P: Tensor) -> Tensor:
+    lam, U = torch.linalg.eigh(P)
+    return (U * lam.clamp_min(torch.finfo(P.dtype).eps).sqrt().unsqueeze(-2)) @ U.mT
+
+
+def contestants() -> dict[str, Callable[[Tensor], Tensor]]:
+    found: dict[str, Callable[[Tensor], Tensor]] = {
+        "rootpool exact": covariance_pool,
+        "rootpool exact, float32": lambda X: covariance_pool(X, compute_dtype=torch.float32),
+        "paper's SVD-Pade": RECIPES["svd-pade"],
+        "Newton-Schulz, float32": layer(newton_schulz, torch.float32),
+        "Newton-Schulz, float64": layer(newton_schulz),
+        "torch eigh autograd": layer(native),
+    }
+    if hasattr(torch.linalg, "matrix_sqrth"):
+
+        def ridged(P: Tensor) -> Tensor:
+            eps = torch.finfo(P.dtype).eps
+            trace = P.diagonal(dim1=1, dim2=2).sum(1)[:, None, None]
+            # eps I alone leaves the Cholesky-like check of positive definiteness to chance
+            return torch.linalg.matrix_sqrth(P + 100 * eps * trace * torch.eye(P.shape[-1]))
+
+        found["torch matrix_sqrth"] = layer(ridged)
+    try:
+        from spd_learn.functional import matrix_sqrt
+
+        found["spd_learn"] = layer(matrix_sqrt.apply)
+    except ImportError:
+        print("spd_learn is not installed: left out", file=sys.stderr)
+    return found
+
+
+def inputs(B: int, d: int, N: int) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    X = torch.randn(B, d, N, generator=generator).relu_().requires_grad_()
+    return X, torch.randn(B, d * (d + 1) // 2, generator=generator)
+
+
+def step(pool: Callable[[Tensor], Tensor], X: Tensor, g: Tensor) -> Callable[[], object]:
+    return lambda: torch.autograd.grad(pool(X), X, g)
+
+
+def floor(B: int, d: int, N: int) -> Callable[[], object]:
+    """The layer's own matrix products and LAPACK calls in the same threads, and nothing else."""
+    thin = d >= N
+    r = N - 1 if thin else d
+    cuts = _cuts(B, d, N, torch.device("cpu"))
+    size = cuts[1]
+    Y = torch.randn(size, d, r if thin else N, dtype=torch.float64)
+    V = torch.randn(size, r, r, dtype=torch.float64)
+    W = torch.randn(size, d, r, dtype=torch.float64)
+    K = torch.randn(size, r, N, dtype=torch.float64)
+    S = torch.randn(size, d, d, dtype=torch.float64)
+    height = 64 if d <= 256 else 128 if d <= 1024 else 256
+
+    def forward(_: slice) -> None:
+        gram = torch.bmm(Y.mT, Y) if thin else torch.bmm(Y, Y.mT)
+        torch.linalg.eigh(gram)
+        torch.bmm(Y, V) if thin else torch.bmm(V, Y)
+        for begin in range(0, d, height):
+            torch.bmm(W[:, begin : begin + height], W[:, begin:].mT)
+
+    def backward(_: slice) -> None:
+        T = torch.bmm(S, W)
+        T.baddbmm_(W, torch.bmm(W.mT, T))
+        torch.bmm(T, K)
+
+    return lambda: (run_pieces(forward, cuts), run_pieces(backward, cuts))
+
+
+def megaflops(d: int, N: int) -> float:
+    """Multiplications and additions an image in the layer's products (LAPACK not counted)."""
+    r = N - 1 if d >= N else d
+    height = 64 if d <= 256 else 128 if d <= 1024 else 256
+    products = 4 * d * r * r + d * d * r * (1 + height / d)  # Gram, W; half of Q
+    return (products + 2 * d * d * r + 4 * d * r * r + 2 * d * r * N) / 1e6
+
+
+def against_peers(shapes: dict[str, tuple[int, int, int]]) -> None:
+    peers = contestants()
+    rows = []
+    for name, (B, d, N) in shapes.items():
+        X, g = inputs(B, d, N)
+        runs = {
+            peer: step(pool, X, g)
+            for peer, pool in peers.items()
+            if d < 2048 or peer.startswith("rootpool")
+        }
+        runs["its products and LAPACK"] = floor(B, d, N)
+        best = race(runs, seconds=1.5, rounds=3)
+        if d >= 2048:  # a minute a step for some peers: one image, times the batch
+            one, g_one = X[:1].detach().requires_grad_(), g[:1]
+            slow = {p: step(pool, one, g_one) for p, pool in peers.items() if p not in runs}
+            best |= {p: B * seconds for p, seconds in race(slow, 0.1, 1).items()}
+        ours = best["rootpool exact"]
+        cells = [f"{best[p] / ours:.2f}" for p in [*list(peers)[1:], "its products and LAPACK"]]
+        rows.append(
+            [
+                f"{name} ({B}, {d}, {N})",
+                f"{ours / B * 1e3:.2f} ms",
+                f"{megaflops(d, N):.0f}",
+                *cells,
+            ]
+        )
+        print(".", end="", file=sys.stderr, flush=True)
+    header = [
+        "shape (B, d, N)",
+        "exact, per image",
+        "Mflop",
+        *list(peers)[1:],
+        "own products + LAPACK",
+    ]
+    print("\n\nTime of `exact` in float64, and of the others as multiples of it\n")
+    print(table(header, rows))
+
+
+def against_recipes(B: int) -> None:
+    X, g = inputs(B, 256, 169)
+    rows = []
+    for name, recipe in RECIPES.items():
+        ours = step(lambda X, name=name: covariance_pool(X, name), X, g)
+        best = race({"paper": step(recipe, X, g), "ours": ours}, seconds=1, rounds=2)
+        rows.append(
+            [
+                f"`{name}`",
+                duration(best["paper"]),
+                duration(best["ours"]),
+                f"{best['paper'] / best['ours']:.1f}x",
+            ]
+        )
+        print(".", end="", file=sys.stderr, flush=True)
+    print(f"\n\nEvery SVD method against the paper's recipe for it, ({B}, 256, 169)\n")
+    print(table(["method", "recipe", "rootpool", "speed-up"], rows))
+
+
+def peak_memory(name: str, B: int, d: int, N: int) -> None:
+    """In a process of its own: how far one step raises the resident memory, in MB."""
+
+    def status(key: str) -> int:
+        with open("/proc/self/status") as file:
+            return next(int(line.split()[1]) for line in file if line.startswith(key))
+
+    pool, (X, g) = contestants()[name], inputs(B, d, N)
+    step(pool, X[:1].detach().requires_grad_(), g[:1])()  # pools and plans are not the step's
+    before = status("VmRSS")
+    step(pool, X, g)()
+    print(round((status("VmHWM") - before) / 1024))
+
+
+def memory(shapes: dict[str, tuple[int, int, int]]) -> None:
+    names = [name for name in contestants() if name != "torch matrix_sqrth"]
+    rows = []
+    for shape in shapes.values():
+        if shape[1] >= 2048:
+            shape = (1, *shape[1:])  # the recipe takes most of a minute for one image
+        row = [str(shape)]
+        for name in names:
+            command = [sys.executable, __file__, "--memory", name, *map(str, shape)]
+            result = subprocess.run(command, capture_output=True, text=True, check=True)
+            row.append(f"{result.stdout.strip().splitlines()[-1]} MB")
+        rows.append(row)
+        print(".", end="", file=sys.stderr, flush=True)
+    print("\n\nPeak memory of one step above what was there before\n")
+    print(table(["(B, d, N)", *names], rows))
+
+
+def plot(path: str) -> None:
+    """Cost an image against positions and against channels, with the slope of the last steps."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(1, 2, figsize=(10, 4), sharey=True)
+    sweeps = {
+        "positions N (d = 256)": [(256, N) for N in (13, 25, 49, 100, 196, 400, 784, 1600)],
+        "channels d (N = 49)": [(d, 49) for d in (32, 64, 128, 256, 512, 1024)],
+    }
+    for axis, (label, shapes) in zip(axes, sweeps.items(), strict=True):
+        sizes = [N if "N (" in label else d for d, N in shapes]
+        for name in ("exact", "svd-pade", "isqrt-cov"):
+            costs = []
+            for d, N in shapes:
+                X, g = inputs(16, d, N)
+                run = step(lambda X, name=name: covariance_pool(X, name), X, g)
+                costs.append(race({name: run}, 0.2, 3)[name] / 16 * 1e3)
+            slope = math.log(costs[-1] / costs[-3]) / math.log(sizes[-1] / sizes[-3])
+            axis.loglog(sizes, costs, "o-", label=f"{name}, slope {slope:.1f}")
+        axis.set_xlabel(label)
+        axis.grid(True, which="both", alpha=0.2)
+        axis.legend()
+    axes[0].set_ylabel("forward + backward, ms an image")
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="smaller batches, first table only")
+    parser.add_argument("--plot", metavar="FILE", help="only draw the cost curves")
+    parser.add_argument("--memory", nargs=4, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    warnings.filterwarnings("ignore", category=FutureWarning)
+    if arguments.memory:
+        name, *shape = arguments.memory
+        peak_memory(name, *map(int, shape))
+    elif arguments.plot:
+        plot(arguments.plot)
+    else:
+        print(machine())
+        quick = {k: (min(B, 16), d, N) for k, (B, d, N) in SHAPES.items() if d < 2048}
+        against_peers(quick if arguments.quick else SHAPES)
+        if not arguments.quick:
+            against_recipes(128)
+            memory(SHAPES)
+
+
+if __name__ == "__main__":
+    assert set(RECIPES) < set(METHODS)
+    main()
