@@ -8,6 +8,7 @@ PY := $(VENV)/bin/python
 CORE_PY := $(CORE)/bin/python
 
 OLDEST_TORCH := 2.13.0
+BENCHMARKS := eigh matrix_functions pooling
 LINALG_PATHS := $(wildcard tests/linalg src/rootpool/linalg)
 CORE_PATHS := $(LINALG_PATHS) $(wildcard tests/nn src/rootpool/nn)
 
@@ -40,8 +41,11 @@ format: $(VENV)/.ready  ## rewrite the code in our format
 	$(VENV)/bin/ruff check --fix
 	$(VENV)/bin/ruff format
 
-bench: $(VENV)/.ready-bench  ## run every benchmark
-	@set -e; for script in $(sort $(wildcard benchmarks/[a-z]*.py)); do echo "== $$script"; $(PY) $$script; done
+bench: $(VENV)/.ready-bench  ## run the benchmarks and write benchmarks/results (a quarter of an hour, machine idle)
+	@mkdir -p benchmarks/results
+	@set -e; for name in $(BENCHMARKS); do \
+		echo "== $$name"; $(PY) benchmarks/$$name.py | tee benchmarks/results/$$name.md; done
+	$(PY) benchmarks/pooling.py --plot benchmarks/results/pooling.png
 
 clean:  ## remove environments, caches and builds
 	rm -rf $(VENV) $(CORE) build dist htmlcov .coverage .hypothesis

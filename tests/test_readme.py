@@ -22,9 +22,10 @@ def test_code_runs(code):
         assert scope["A"].grad.isnan().all()
 
 
-def test_table_of_rules_is_up_to_date():
+def test_tables_are_up_to_date():
     tool = runpy.run_path(str(ROOT / "scripts" / "readme_tables.py"))
-    assert tool["with_table"](README) == README
+    assert tool["with_tables"](README) == README
+    assert all(f"<!-- {name}: begin" in README for name in tool["TABLES"])
 
 
 def test_commands_exist():

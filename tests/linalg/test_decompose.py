@@ -86,7 +86,7 @@ def flaky(monkeypatch):
 
 
 @pytest.mark.parametrize("how", ["raise", "nan"])
-@pytest.mark.parametrize("failures", [1, 2, 3, 4])
+@pytest.mark.parametrize("failures", [1, 2, 3, 4, 5])
 def test_every_rung_of_the_ladder_gives_the_same_decomposition(flaky, how, failures):
     A = matrices.random_symmetric(4, 5, 5)
     A[2, 0, 0] = 77.0
@@ -100,7 +100,7 @@ def test_every_rung_of_the_ladder_gives_the_same_decomposition(flaky, how, failu
     assert torch.equal(U[others], expected[1][others])
 
 
-@pytest.mark.parametrize("failures", [1, 2, 3, 4])
+@pytest.mark.parametrize("failures", [1, 2, 3, 4, 5])
 def test_every_rung_of_the_ladder_of_svd(flaky, failures):
     A = matrices.random(3, 5, 4)
     expected = torch.linalg.svdvals(A)
@@ -198,6 +198,14 @@ def test_errors_of_workers_reach_the_caller(threads):
     A[40, 3, 2] = torch.inf
     with pytest.raises(ValueError, match=r"A\[40\] has NaN or infinite"):
         eigh(A)
+
+
+def test_errors_of_matrix_functions_name_the_item_of_the_whole_batch(threads):
+    threads(2)
+    A = torch.eye(64).repeat(8, 8, 1, 1)
+    A[5, 3, 2, 2] = -1
+    with pytest.raises(torch.linalg.LinAlgError, match=r"A\[5, 3\] has the eigenvalue -1"):
+        sqrtm(A)
 
 
 def test_many_python_threads_at_once(threads):

@@ -96,11 +96,11 @@ class SpectralRoot(Method):
         return None
 
     @abstractmethod
-    def inner(self, lam: Tensor, Z: Tensor) -> tuple[Tensor, Tensor | None]:
+    def inner(self, s: Tensor, Z: Tensor) -> tuple[Tensor, Tensor | None]:
         r"""The matrix between W and :math:`s^{-1/2} V^T`, and the column scale of 2SW (None: ones).
 
         Args:
-            lam: non-zero eigenvalues of the covariances, ascending, ``(B, r)``; zeros come first.
+            s: roots of the eigenvalues of the covariances, ascending, ``(B, r)``; dropped ones are 0.
             Z: :math:`W^T (2S) W`, ``(B, r, r)``.
         """
 
@@ -119,16 +119,16 @@ class _KernelRoot(SpectralRoot):
     def __call__(self, P: Tensor) -> Tensor:
         return sqrtm(P, rule=self.rule, eigenvalue_floor=self.floor(P.dtype))
 
-    def inner(self, lam: Tensor, Z: Tensor) -> tuple[Tensor, Tensor | None]:
+    def inner(self, s: Tensor, Z: Tensor) -> tuple[Tensor, Tensor | None]:
         # One more eigenvalue, 0, stands for the whole null space.
-        spectrum = torch.nn.functional.pad(lam, (1, 0))
-        L = derivative_coefficients(self.function(lam.dtype), self.rule, spectrum)
-        return _inner(L[:, 1:, 1:], L[:, 1:, 0], lam, Z)
+        spectrum = torch.nn.functional.pad(s.square(), (1, 0))
+        L = derivative_coefficients(self.function(s.dtype), self.rule, spectrum)
+        return _inner(L[:, 1:, 1:], L[:, 1:, 0], s, Z)
 
 
-def _inner(L: Tensor, null: Tensor, lam: Tensor, Z: Tensor) -> tuple[Tensor, Tensor]:
+def _inner(L: Tensor, null: Tensor, s: Tensor, Z: Tensor) -> tuple[Tensor, Tensor]:
     """``(L_ij - l_j) s_j / s_i Z_ij`` and ``l_j s_j``; rows and columns of zeros stay zero."""
-    s = torch.where(lam == 0, 1, lam).sqrt()
+    s = torch.where(s == 0, 1, s)
     return (L - null.unsqueeze(-2)) * (s.unsqueeze(-2) / s.unsqueeze(-1)) * Z, null * s
 
 
@@ -142,8 +142,7 @@ class Exact(SpectralRoot):
     def __call__(self, P: Tensor) -> Tensor:
         return sqrtm(P)
 
-    def inner(self, lam: Tensor, Z: Tensor) -> tuple[Tensor, Tensor | None]:
-        s = lam.sqrt()
+    def inner(self, s: Tensor, Z: Tensor) -> tuple[Tensor, Tensor | None]:
         sums = s.unsqueeze(-1) + s.unsqueeze(-2)
         return Z / -torch.where(sums == 0, 1, sums), None
 
@@ -187,7 +186,7 @@ class SVDPI(_KernelRoot):
 
 @dataclass(frozen=True)
 class SVDTaylor(_KernelRoot):
-    """The Taylor polynomial of the kernel (Wang et al. 2021)."""
+    """The Taylor polynomial of the kernel (Wang et al. 2019)."""
 
     degree: int = 100
 
@@ -261,10 +260,11 @@ class SVDNewton(SpectralRoot):
             exact = sqrtm(P, eigenvalue_floor=self.floor(P.dtype))
         return approximation + (exact - approximation).detach()
 
-    def inner(self, lam: Tensor, Z: Tensor) -> tuple[Tensor, Tensor | None]:
-        trace = lam.sum(-1, keepdim=True)
-        trace = torch.where(trace == 0, 1, trace)
-        a = lam / trace
+    def inner(self, s: Tensor, Z: Tensor) -> tuple[Tensor, Tensor | None]:
+        largest = torch.where(s == 0, 1, s)[:, -1:]
+        root_trace = largest * torch.linalg.vector_norm(s / largest, dim=-1, keepdim=True)
+        root_trace = torch.where(root_trace == 0, 1, root_trace)
+        a = (s / root_trace).square()  # eigenvalues over their sum, the trace
         y, z = a, torch.ones_like(a)
         y_ij = torch.ones_like(Z)  # y[a_i, a_j]
         z_ij = torch.zeros_like(Z)
@@ -274,14 +274,12 @@ class SVDNewton(SpectralRoot):
             y_ij = y_ij.mul_(t.unsqueeze(-2)).addcmul_(y.unsqueeze(-1), t_ij)
             z_ij = z_ij.mul_(t.unsqueeze(-1)).addcmul_(z.unsqueeze(-2), t_ij)
             y, z = y * t, z * t
-        scale = trace.rsqrt()
-        null = scale * y / torch.where(a == 0, 1, a)
-        inner, columns = _inner(y_ij * scale.unsqueeze(-1), null, lam, Z)
+        null = y / torch.where(a == 0, 1, a) / root_trace
+        inner, columns = _inner(y_ij / root_trace.unsqueeze(-1), null, s, Z)
         # d(sqrt(tau) y(P / tau)) / d(tau), on the diagonal
-        s = lam.sqrt()
         slope = y_ij.diagonal(dim1=-2, dim2=-1)
-        weight = scale * (y / 2 - slope * a) / torch.where(s == 0, 1, s)
-        by_trace = (Z.diagonal(dim1=-2, dim2=-1) * weight).sum(-1, keepdim=True)
+        weight = (y / 2 - slope * a) / torch.where(s == 0, 1, s)
+        by_trace = (Z.diagonal(dim1=-2, dim2=-1) / root_trace * weight).sum(-1, keepdim=True)
         inner.diagonal(dim1=-2, dim2=-1).add_(by_trace * s)
         return inner, columns
 
@@ -318,7 +316,7 @@ class PlainCovariance(Method):
 
 @dataclass(frozen=True)
 class MatrixLog(Method):
-    r"""Matrix logarithm :math:`\log(P + ridge\, I)` (DeepO2P, Ionescu et al. 2015)."""
+    """Matrix logarithm of ``P + ridge * I`` (DeepO2P, Ionescu et al. 2015)."""
 
     ridge: float = 1e-3
 
@@ -332,7 +330,7 @@ class MatrixLog(Method):
 
 @dataclass(frozen=True)
 class MatrixPower(Method):
-    r"""Matrix power :math:`P^{exponent}`, exact (MPN-COV with a general power, Li et al. 2017)."""
+    """Matrix power with its exact gradient (MPN-COV with a general power, Li et al. 2017)."""
 
     exponent: float = 0.5
 
@@ -349,7 +347,9 @@ class MatrixPower(Method):
 
 @dataclass(frozen=True)
 class SignedSqrt(Method):
-    r"""Element-wise :math:`\mathrm{sign}(P_{ij}) \sqrt{|P_{ij}|}` (B-CNN, Lin et al. 2015).
+    r"""Element-wise signed square root (B-CNN, Lin et al. 2015).
+
+    .. math:: Q_{ij} = \mathrm{sign}(P_{ij}) \sqrt{|P_{ij}|}
 
     Its derivative is infinite at zero entries (dead channels); there it is 0.
     """

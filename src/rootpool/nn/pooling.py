@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from rootpool.linalg import to_triangle, triangle_size
 
 from .covariance import covariance, flatten_positions
-from .methods import Exact, GlobalAverage, Method, SpectralRoot, resolve_method
+from .methods import METHODS, Exact, GlobalAverage, Method, SpectralRoot, resolve_method
 from .root import OUTPUTS, covariance_root
 
 __all__ = ["CovariancePool", "covariance_pool"]
@@ -40,7 +40,7 @@ def covariance_pool(
     if isinstance(method, GlobalAverage):
         return X.mean(-1)
     with torch.autocast(X.device.type, enabled=False):  # half precision would undo compute_dtype
-        if isinstance(method, SpectralRoot):
+        if isinstance(method, SpectralRoot) and type(method) in METHODS.values():
             return covariance_root(X, method, compute_dtype=compute_dtype, output=output)
         Q = method(covariance(X.to(compute_dtype)))
         return (Q if output == "matrix" else to_triangle(Q)).to(X.dtype)

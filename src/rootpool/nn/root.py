@@ -4,7 +4,7 @@ With :math:`A = (X - \bar X)/\sqrt N = U\,\mathrm{diag}(s) V^T` (thin) the root 
 :math:`W = U \mathrm{diag}(\sqrt s) = A V \mathrm{diag}(s^{-1/2})`. When there are no more positions
 than channels, V comes from the Gram matrix of the positions, and the d x d eigenproblem is never met.
 The mean is a null vector of that matrix; a Householder reflection takes it out exactly and leaves
-N - 1 positions. The backward needs W, ``K = diag(s^{-1/2}) V^T / sqrt(N)`` (centred) and the spectrum;
+N - 1 positions. The backward needs W, ``K = diag(s^{-1/2}) V^T / sqrt(N)`` (centred) and s;
 its derivation is in :mod:`rootpool.nn.methods`.
 
 Everything for a few images at a time in one thread, so that what one step writes is still in the
@@ -14,8 +14,8 @@ for any number of threads.
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from dataclasses import astuple
 from typing import Any
 
 import torch
@@ -40,9 +40,10 @@ OUTPUTS = ("triangle", "matrix")
 
 
 def _decompose(X: Tensor, dtype: torch.dtype, floor: float) -> tuple[Tensor, Tensor, Tensor]:
-    """``W`` ``(b, d, r)``, ``K`` ``(b, r, N)`` and the spectrum ``(b, r)`` of features ``(b, d, N)``.
+    """``W`` ``(b, d, r)``, ``K`` ``(b, r, N)`` and singular values ``(b, r)`` of some features.
 
-    Eigenvalues at round-off level or below ``floor`` come back as zeros, with zeros in W and K.
+    Those whose square is at round-off level or below ``floor`` come back as zeros, with zeros in W
+    and K.
     """
     _, d, N = X.shape
     thin = d >= N
@@ -53,33 +54,53 @@ def _decompose(X: Tensor, dtype: torch.dtype, floor: float) -> tuple[Tensor, Ten
         # Columns 2 ... N after the reflection that maps the constant vector to the first axis.
         k = 1 / (N + math.sqrt(N))
         Y -= Y.sum(-1, keepdim=True).mul_(k)
-        gram = torch.bmm(Y.mT, Y)
     else:
         Y -= Y.mean(-1, keepdim=True)
-        gram = torch.bmm(Y, Y.mT)
+    root_scale = _normalise(Y)
+    gram = torch.bmm(Y.mT, Y) if thin else torch.bmm(Y, Y.mT)
     lam, V = eigh_forward(gram.div_(N), "triangle", "covariance_root", None)
-    lam = torch.where(lam > roundoff(lam).clamp_min(floor), lam, 0)
+    least = roundoff(lam)
+    if floor:
+        least = torch.maximum(least, floor / root_scale**4)
+    lam = torch.where(lam > least, lam, 0)
     s = lam.sqrt()
     inverse_root = torch.where(lam > 0, s, torch.inf).rsqrt_()
-    if not thin:
-        W = V * s.sqrt().unsqueeze(-2)
-        right = V * (inverse_root.square() * inverse_root / N).unsqueeze(-2)
-        return W, torch.bmm(right.mT, Y), lam
-    right = V * (inverse_root / math.sqrt(N)).unsqueeze(-2)
-    W = torch.bmm(Y, right)
-    K = right.new_empty(right.shape[0], N - 1, N)  # the reflection, transposed, on the right
-    total = right.sum(1)
-    torch.sub(right.mT, (total * k).unsqueeze(-1), out=K[:, :, 1:])
-    K[:, :, 0] = total * (k * (N - 1) - 1)
-    return W, K, lam
+    if thin:
+        right = V * (inverse_root / root_scale / math.sqrt(N)).unsqueeze(-2)
+        W = torch.bmm(Y, right * root_scale.square().unsqueeze(-1))
+        K = right.new_empty(right.shape[0], N - 1, N)  # the reflection, transposed, on the right
+        total = right.sum(1)
+        torch.sub(right.mT, (total * k).unsqueeze(-1), out=K[:, :, 1:])
+        K[:, :, 0] = total * (k * (N - 1) - 1)
+    else:
+        W = V * (s.sqrt() * root_scale).unsqueeze(-2)
+        right = V * (inverse_root.square() * inverse_root / root_scale / N).unsqueeze(-2)
+        K = torch.bmm(right.mT, Y)
+    return W, K, s * root_scale.square()
 
 
-def _write_root(method: SpectralRoot, W: Tensor, lam: Tensor, out: Tensor) -> None:
+def _normalise(Y: Tensor) -> Tensor:
+    """Divide maps by powers of four near their largest entry, in place; return their roots, ``(b, 1)``.
+
+    Squares of features neither overflow nor vanish then. Far from either nothing is done, which gives
+    the same bits: a power of two commutes with rounding.
+    """
+    size = torch.linalg.vector_norm(Y, torch.inf, dim=(-2, -1)) if Y.numel() else Y.new_ones(len(Y))
+    exponent = torch.frexp(size).exponent.unsqueeze(-1)
+    harmless = math.log2(torch.finfo(Y.dtype).max) / 5
+    if Y.device.type == "cpu" and int(exponent.abs().amax()) < harmless:
+        return Y.new_ones(1, 1)
+    root_scale = torch.exp2((exponent.to(Y.dtype) / 2).floor())
+    Y /= root_scale.square().unsqueeze(-1)
+    return root_scale
+
+
+def _write_root(method: SpectralRoot, W: Tensor, s: Tensor, out: Tensor) -> None:
     """``out <- W diag(1 - f_0/s) W^T + f_0 I`` with the root ``f_0`` of the floor, or its triangle."""
-    base = math.sqrt(method.floor(lam.dtype))
+    base = math.sqrt(method.floor(s.dtype))
     left = W
     if base or method.keep is not None:
-        share = 1 - base / torch.where(lam > 0, lam, torch.inf).sqrt()
+        share = 1 - base / torch.where(s > 0, s, torch.inf)
         if method.keep is not None:
             share[:, : max(0, share.shape[1] - method.keep)] = 0
         left = W * share.unsqueeze(-2)
@@ -95,9 +116,9 @@ def _write_root(method: SpectralRoot, W: Tensor, lam: Tensor, out: Tensor) -> No
             out[:, k * d - k * (k - 1) // 2] += base
 
 
-def _feature_gradient(method: SpectralRoot, g: Tensor, W: Tensor, K: Tensor, lam: Tensor) -> Tensor:
+def _feature_gradient(method: SpectralRoot, g: Tensor, W: Tensor, K: Tensor, s: Tensor) -> Tensor:
     T = torch.bmm((g + g.mT).to(W.dtype), W) if g.dim() == 3 else unpack_times(g, W)
-    inner, columns = method.inner(lam, torch.bmm(W.mT, T))
+    inner, columns = method.inner(s, torch.bmm(W.mT, T))
     if columns is not None:
         T *= columns.unsqueeze(-2)
     return torch.bmm(T.baddbmm_(W, inner), K)
@@ -126,15 +147,20 @@ def _check_finite(X: Tensor, first: int) -> None:
             )
 
 
-def _forward(
-    X: Tensor, kind: str, parameters: list[float], dtype: torch.dtype, output: str, save: bool
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    method, X = _method(kind, parameters), X.detach()
+def _allocate(X: Tensor, dtype: torch.dtype, output: str, save: bool) -> tuple[Tensor, ...]:
+    """The result, and what the backward needs: W, K and the singular values."""
     B, d, N = X.shape
     r = N - 1 if d >= N else d
     out = X.new_empty(B, d, d) if output == "matrix" else X.new_empty(B, triangle_size(d))
     sizes = ((d, r), (r, N), (r,)) if save else ((0,), (0,), (0,))
-    saved = tuple(X.new_empty(B, *size, dtype=dtype) for size in sizes)
+    return out, *(X.new_empty(B, *size, dtype=dtype) for size in sizes)
+
+
+def _forward(
+    X: Tensor, kind: str, parameters: list[float], dtype: torch.dtype, output: str, save: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    method, X = _method(kind, parameters), X.detach()
+    out, W, K, s = _allocate(X, dtype, output, save)
 
     def work(piece: slice) -> None:
         part = X[piece]
@@ -142,23 +168,22 @@ def _forward(
         factors = _decompose(part, dtype, method.floor(dtype))
         _write_root(method, factors[0], factors[2], out[piece])
         if save:
-            for target, factor in zip(saved, factors, strict=True):
+            for target, factor in zip((W, K, s), factors, strict=True):
                 target[piece] = factor
 
-    run_pieces(work, _cuts(B, d, N, X.device))
-    W, K, lam = saved
-    return out, W, K, lam
+    run_pieces(work, _cuts(X.shape[0], X.shape[1], X.shape[2], X.device))
+    return out, W, K, s
 
 
 def _backward(
-    g: Tensor, W: Tensor, K: Tensor, lam: Tensor, kind: str, parameters: list[float]
+    g: Tensor, W: Tensor, K: Tensor, s: Tensor, kind: str, parameters: list[float]
 ) -> Tensor:
     method, g = _method(kind, parameters), g.contiguous()
     B, d, N = W.shape[0], W.shape[1], K.shape[2]
     gradient = g.new_empty(B, d, N)
 
     def work(piece: slice) -> None:
-        gradient[piece] = _feature_gradient(method, g[piece], W[piece], K[piece], lam[piece])
+        gradient[piece] = _feature_gradient(method, g[piece], W[piece], K[piece], s[piece])
 
     run_pieces(work, _cuts(B, d, N, g.device))
     return gradient
@@ -166,11 +191,12 @@ def _backward(
 
 def _method(kind: str, parameters: list[float]) -> SpectralRoot:
     """Back from what an operator can take: the name and the numbers of a method."""
-    kinds = METHODS[kind]
-    types = kinds.__dataclass_fields__.values()
-    method = kinds(
-        *(int(p) if f.type == "int" else p for f, p in zip(types, parameters, strict=True))
+    fields = dataclasses.fields(METHODS[kind])
+    # The annotations are strings; a whole number has come as a float.
+    values = (
+        int(p) if field.type == "int" else p for field, p in zip(fields, parameters, strict=True)
     )
+    method = METHODS[kind](*values)
     assert isinstance(method, SpectralRoot)
     return method
 
@@ -184,17 +210,12 @@ _backward_op = torch.library.custom_op(
 @_forward_op.register_fake
 def _(
     X: Tensor, kind: str, parameters: list[float], dtype: torch.dtype, output: str, save: bool
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    B, d, N = X.shape
-    r = N - 1 if d >= N else d
-    out = X.new_empty(B, d, d) if output == "matrix" else X.new_empty(B, triangle_size(d))
-    sizes = ((d, r), (r, N), (r,)) if save else ((0,), (0,), (0,))
-    W, K, lam = (X.new_empty(B, *size, dtype=dtype) for size in sizes)
-    return out, W, K, lam
+) -> tuple[Tensor, ...]:
+    return _allocate(X, dtype, output, save)
 
 
 @_backward_op.register_fake
-def _(g: Tensor, W: Tensor, K: Tensor, lam: Tensor, kind: str, parameters: list[float]) -> Tensor:
+def _(g: Tensor, W: Tensor, K: Tensor, s: Tensor, kind: str, parameters: list[float]) -> Tensor:
     return g.new_empty(W.shape[0], W.shape[1], K.shape[2])
 
 
@@ -204,8 +225,8 @@ class _CovarianceRoot(torch.autograd.Function):
         X: Tensor, kind: str, parameters: list[float], dtype: torch.dtype, output: str
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         forward = _forward if is_plain(X) else _forward_op
-        out, W, K, lam = forward(X, kind, parameters, dtype, output, True)
-        return out, W, K, lam
+        out, W, K, s = forward(X, kind, parameters, dtype, output, True)
+        return out, W, K, s
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -218,8 +239,8 @@ class _CovarianceRoot(torch.autograd.Function):
     def backward(ctx: Any, g: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
         if g is None:
             return None, None, None, None, None
-        X, W, K, lam = ctx.saved_tensors
-        gradient = _FeatureGradient.apply(X, g, W, K, lam, ctx.kind, ctx.parameters)
+        X, W, K, s = ctx.saved_tensors
+        gradient = _FeatureGradient.apply(X, g, W, K, s, ctx.kind, ctx.parameters)
         return gradient, None, None, None, None
 
 
@@ -228,10 +249,10 @@ class _FeatureGradient(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        X: Tensor, g: Tensor, W: Tensor, K: Tensor, lam: Tensor, kind: str, parameters: list[float]
+        X: Tensor, g: Tensor, W: Tensor, K: Tensor, s: Tensor, kind: str, parameters: list[float]
     ) -> Tensor:
         backward = _backward if is_plain(g) else _backward_op
-        return backward(g, W, K, lam, kind, parameters)
+        return backward(g, W, K, s, kind, parameters)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -280,7 +301,7 @@ def covariance_root(
     kind = next((name for name, kinds in METHODS.items() if kinds is type(method)), None)
     if kind is None or not isinstance(method, SpectralRoot):
         raise TypeError(f"covariance_root needs a root by eigendecomposition, got {method!r}")
-    parameters = [float(p) for p in astuple(method)]
+    parameters = [float(p) for p in dataclasses.astuple(method)]
     if is_plain(X) and not (X.requires_grad and torch.is_grad_enabled()):
         return _forward(X, kind, parameters, compute_dtype, output, False)[0]
     result: Tensor = _CovarianceRoot.apply(X, kind, parameters, compute_dtype, output)[0]
