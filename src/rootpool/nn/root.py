@@ -59,7 +59,10 @@ def _decompose(X: Tensor, dtype: torch.dtype, floor: float) -> tuple[Tensor, Ten
     root_scale = _normalise(Y)
     gram = torch.bmm(Y.mT, Y) if thin else torch.bmm(Y, Y.mT)
     lam, V = eigh_forward(gram.div_(N), "triangle", "covariance_root", None)
-    lam = torch.where((lam > roundoff(lam)) & (lam > floor / root_scale**4), lam, 0)
+    keep = lam > roundoff(lam)
+    if floor:
+        keep &= lam * root_scale**4 > floor
+    lam = torch.where(keep, lam, 0)
     s = lam.sqrt()
     inverse_root = torch.where(lam > 0, s, torch.inf).rsqrt_()
     if thin:
