@@ -25,7 +25,7 @@ test: $(VENV)/.ready  ## run all tests and doctests
 	$(PY) -m pytest -q
 
 cover: $(VENV)/.ready  ## line and branch coverage of linalg by its own tests, at least 95 %
-	$(PY) -m pytest -q $(LINALG_PATHS) --cov=rootpool.linalg --cov-branch --cov-report=term-missing --cov-fail-under=95
+	$(PY) -m pytest -q $(LINALG_PATHS) --cov=src/rootpool/linalg --cov-branch --cov-report=term-missing --cov-fail-under=95
 
 core: $(CORE)/.ready  ## tests of linalg and nn on the oldest torch, with no extra installed
 	$(CORE_PY) .ci/only_torch.py $(OLDEST_TORCH)
