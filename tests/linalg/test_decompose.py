@@ -1,10 +1,12 @@
 """The forward: threads, fallbacks, and matrices on which LAPACK gives up."""
 
+import gc
 import os
 import subprocess
 import sys
 import textwrap
 import threading
+import weakref
 
 import pytest
 import torch
@@ -206,6 +208,22 @@ def test_errors_of_matrix_functions_name_the_item_of_the_whole_batch(threads):
     A[5, 3, 2, 2] = -1
     with pytest.raises(torch.linalg.LinAlgError, match=r"A\[5, 3\] has the eigenvalue -1"):
         sqrtm(A)
+
+
+def test_errors_of_workers_hold_no_memory(threads):
+    threads(2)
+    A = matrices.random_symmetric(64, 64, 64)
+    A[40, 3, 2] = torch.inf
+    alive = weakref.ref(A)
+    gc.collect()
+    gc.disable()
+    try:
+        with pytest.raises(ValueError, match=r"A\[40\]") as caught:
+            eigh(A)
+        del A, caught
+        assert alive() is None
+    finally:
+        gc.enable()
 
 
 def test_many_python_threads_at_once(threads):

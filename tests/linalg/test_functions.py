@@ -16,6 +16,7 @@ from rootpool.linalg import (
     inv_sqrtm,
     logm,
     matrix_function,
+    newton_schulz,
     powm,
     sqrtm,
 )
@@ -171,7 +172,9 @@ def test_gradient_at_a_singular_matrix_is_the_one_along_perturbations_that_keep_
 def test_second_derivative_at_a_singular_matrix_is_refused():
     A = matrices.matrix("rank-deficient").requires_grad_()
     (first,) = torch.autograd.grad(sqrtm(A).sum(), A, create_graph=True)
-    with pytest.raises(torch.linalg.LinAlgError, match="infinite at the singular matrix A; add a"):
+    with pytest.raises(
+        torch.linalg.LinAlgError, match="no second derivative here at the singular matrix A; add a"
+    ):
         first.sum().backward()
 
 
@@ -415,6 +418,27 @@ def test_bad_input():
         sqrtm(torch.eye(2), eigenvalue_floor=0)
     with pytest.raises(ValueError, match="keep_largest must be an integer >= 1, got 0"):
         sqrtm(torch.eye(2), keep_largest=0)
+
+
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+def test_broken_upper_triangle_is_an_error_too(bad):
+    A = torch.eye(3)
+    A[0, 1] = bad
+    with pytest.raises(ValueError, match="sqrtm: A has NaN or infinite entries"):
+        sqrtm(A)
+
+
+def test_rule_that_cannot_take_an_empty_batch():
+    A = matrices.random_definite(8, 80, 80).requires_grad_()
+    rule = lambda lam: 1 / (lam.unsqueeze(-1) - lam.unsqueeze(-2) + lam.max() * 1e9)  # noqa: E731
+    sqrtm(A, rule=rule).sum().backward()
+    assert A.grad.isfinite().all()
+
+
+def test_autocast_of_a_keyword_argument():
+    A = matrices.random_definite(4, 4, dtype=torch.float32).bfloat16()
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(newton_schulz(A=A).root, newton_schulz(A).root)
 
 
 def test_user_defined_function():

@@ -174,6 +174,8 @@ def test_bad_features():
         pool(torch.zeros(2, 3, 5, 5))
     with pytest.raises(ValueError, match=r"expects 4 channels"):
         pool(torch.zeros(3))
+    with pytest.raises(ValueError, match="output must be one of triangle, matrix, got 'bogus'"):
+        covariance_pool(torch.zeros(2, 4, 5, 5), "isqrt-cov", output="bogus")
     X = torch.zeros(2, 4, 5, 5)
     X[1, 2, 3, 3] = torch.inf
     with pytest.raises(

@@ -105,6 +105,41 @@ def test_scaling_law(scale, dtype, name, N):
     assert relative_error(alone, gradient(X[:1], method, **options)) < tolerance
 
 
+@pytest.mark.parametrize("scale", [3e38, 1.5e38, 1e-38, 1e-44])
+def test_ends_of_the_range_of_float32(scale):
+    X = torch.tensor([[[-0.5, 0.5], [0.0, 0.25]]]) * scale
+    got = covariance_root(X, compute_dtype=torch.float32)
+    assert torch.allclose(got / scale, covariance_root(X.double()).float() / scale, rtol=1e-4)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_autocast_does_not_reach_the_products(threads):
+    before, X = torch.get_num_threads(), matrices.random(3, 6, 9, dtype=torch.float32)
+    expected = covariance_root(X, compute_dtype=torch.float32)
+    expected_gradient = gradient(X, compute_dtype=torch.float32)
+    torch.set_num_threads(threads)
+    try:
+        with torch.autocast("cpu", torch.bfloat16):
+            assert torch.equal(covariance_root(X, compute_dtype=torch.float32), expected)
+            assert torch.equal(gradient(X, compute_dtype=torch.float32), expected_gradient)
+            assert covariance(X).dtype == torch.float32
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_newton_has_a_gradient_below_the_floor_of_its_value():
+    X = matrices.random(2, 3, 9) * 1e-9  # eigenvalues near 1e-18, below eps
+    assert (
+        relative_error(
+            gradient(X, METHODS["svd-newton"]()), gradient(X * 1e9, METHODS["svd-newton"]())
+        )
+        < 1e-9
+    )
+    floor = torch.finfo(torch.float64).eps ** 0.5
+    value = covariance_root(X, METHODS["svd-newton"](), output="matrix")
+    assert torch.allclose(value, floor * torch.eye(3).double(), rtol=1e-6)
+
+
 def test_constant_map_has_an_exactly_zero_root():
     assert (covariance_root(edge_case("constant", 4).float()) == 0).all()
     assert (gradient(edge_case("constant", 4)) == 0).all()

@@ -61,6 +61,23 @@ def test_running_statistics_are_those_of_batch_norm_and_used_in_evaluation():
     assert torch.allclose(root[0, :, 0, 0].double(), expected, rtol=1e-5)
 
 
+@pytest.mark.parametrize("dtype", matrices.DTYPES)
+def test_rank_deficient_features_in_training_and_evaluation(dtype):
+    mix = matrices.random(8, 64, dtype=torch.float32) * 10  # 64 channels of rank 8
+    layer = Whitening(64, compute_dtype=dtype)
+    for seed in range(30):
+        assert layer(matrices.random(128, 8, dtype=torch.float32, seed=seed) @ mix).isfinite().all()
+    assert layer.eval()(matrices.random(5, 8, dtype=torch.float32) @ mix).isfinite().all()
+
+
+def test_a_broken_batch_does_not_spoil_the_running_statistics():
+    layer = Whitening(4)
+    with pytest.raises(ValueError, match="NaN or infinite"):
+        layer(torch.full((8, 4), torch.nan))
+    assert layer.num_batches_tracked == 0
+    assert layer.eval()(torch.ones(2, 4)).isfinite().all()
+
+
 def test_state_dict_round_trip():
     layer, other = Whitening(3), Whitening(3)
     layer(matrices.random(4, 3, 5, dtype=torch.float32))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["check_matrix", "check_square", "first_index", "name_item"]
+__all__ = ["check_matrix", "check_square", "first_index", "name_item", "raise_not_finite"]
 
 
 def check_matrix(A: Tensor, caller: str) -> None:
@@ -32,6 +32,14 @@ def check_square(A: Tensor, caller: str) -> None:
         raise ValueError(
             f"{caller} expects (..., n, n), got {tuple(A.shape)}; for rectangular input use svd"
         )
+
+
+def raise_not_finite(caller: str, item: str) -> None:
+    """Raise for an item of a batch with NaN or infinite entries."""
+    raise ValueError(
+        f"{caller}: {item} has NaN or infinite entries; the matrix was broken before it came here, "
+        "look at what made it"
+    )
 
 
 def first_index(bad: Tensor) -> tuple[int, ...]:

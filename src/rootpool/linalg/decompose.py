@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.linalg import LinAlgError
 
-from .checks import first_index, name_item
+from .checks import first_index, name_item, raise_not_finite
 from .parallel import count_pieces, even_cuts, run_pieces
 
 __all__ = ["eigh_forward", "roundoff", "svd_forward"]
@@ -171,10 +171,7 @@ def _solve(solver: _Solver, A: Tensor, caller: str) -> Factors:
         if not _is_finite(part):
             bad = ~solver.reads(part).isfinite().flatten(1).all(1)
             if bad.any():
-                raise ValueError(
-                    f"{caller}: {name(piece.start + first_index(bad)[0])} has NaN or infinite "
-                    "entries; the matrix was broken before it came here, look at what made it"
-                )
+                raise_not_finite(caller, name(piece.start + first_index(bad)[0]))
         factors = _solve_directly(solver, part)
         if factors is not None:
             return factors
@@ -203,6 +200,9 @@ def _solve(solver: _Solver, A: Tensor, caller: str) -> Factors:
 def _check_symmetric(A: Tensor, caller: str) -> None:
     if torch.equal(A, A.mT):  # one pass, and the usual case
         return
+    broken = ~A.isfinite().flatten(-2).all(-1)
+    if broken.any():
+        raise_not_finite(caller, name_item(first_index(broken)))
     skew = (A - A.mT).abs().amax((-2, -1))
     # Sums that were rounded in another order differ by this much; more is another matrix.
     allowed = 10 * A.shape[-1] * torch.finfo(A.dtype).eps * A.abs().amax((-2, -1))

@@ -145,7 +145,7 @@ class _SecondDerivative(torch.autograd.Function):
             singular = (lam == 0).any(-1)
             if singular.any():
                 raise torch.linalg.LinAlgError(
-                    f"the second derivative of {function} is infinite at the singular matrix "
+                    f"{function} has no second derivative here at the singular matrix "
                     f"{name_item(first_index(singular))}; add a ridge to A"
                 )
         inner = function.second_product(
@@ -201,8 +201,9 @@ def matrix_function(
         A: symmetric matrices ``(..., n, n)``, float32 or float64. Asymmetry beyond round-off is an
             error; within it the lower triangle is read.
         function: ``"sqrt"``, ``"inv_sqrt"``, ``"log"``, or a :class:`ScalarFunction`.
-        rule: None for the exact gradient (twice differentiable), or a gradient rule of the paper,
-            fused with the function and right at ties (once differentiable).
+        rule: None for the exact gradient (twice differentiable, if there is no floor and no
+            truncation), or a gradient rule of the paper, fused with the function and right at ties
+            (once differentiable). Large batches reach the rule in pieces.
         eigenvalue_floor: raise smaller eigenvalues, negative ones too, to this positive number. The
             gradient is that of the function so changed: none flows through raised eigenvalues.
         keep_largest: set the function to 0 on all but that many largest eigenvalues.

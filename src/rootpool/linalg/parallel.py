@@ -121,8 +121,8 @@ def run_pieces(work: Callable[[slice], None], cuts: Sequence[int]) -> None:
     executor = _POOL.executor(torch.get_num_threads())
     futures = [executor.submit(task) for _ in range(workers)]
     wait(futures)
-    for future in futures:
-        future.result()
+    while futures:  # popped, because an error that holds this frame must not be held by it in turn
+        futures.pop(0).result()
 
 
 def even_cuts(batch: int, pieces: int) -> list[int]:
@@ -151,17 +151,15 @@ def batchwise(
         t.detach().reshape(batch, *t.shape[t.dim() - k :])
         for t, k in zip(tensors, trailing, strict=True)
     ]
-    results = tuple(
-        empty.new_empty(batch, *empty.shape[1:]) for empty in function(*(t[:0] for t in flat))
-    )
+    parts: dict[int, tuple[Tensor, ...]] = {}
 
     def work(piece: slice) -> None:
-        for result, value in zip(results, function(*(t[piece] for t in flat)), strict=True):
-            result[piece] = value
+        parts[piece.start] = function(*(t[piece] for t in flat))
 
     try:
         run_pieces(work, even_cuts(batch, pieces))
     except (ValueError, LinAlgError):
         function(*tensors)  # raises again, and names the item by its place in the whole batch
         raise
-    return tuple(r.reshape(*lead, *r.shape[1:]) for r in results)
+    whole = (torch.cat(part) for part in zip(*(parts[k] for k in sorted(parts)), strict=True))
+    return tuple(w.reshape(*lead, *w.shape[1:]) for w in whole)

@@ -14,6 +14,11 @@ __all__ = ["without_autocast"]
 F = TypeVar("F", bound=Callable[..., object])
 
 
+def _widened(value: object) -> object:
+    half = isinstance(value, Tensor) and value.dtype in (torch.float16, torch.bfloat16)
+    return value.float() if isinstance(value, Tensor) and half else value
+
+
 def without_autocast(function: F) -> F:
     """Run ``function`` outside autocast; half-precision tensors come in as float32.
 
@@ -23,12 +28,11 @@ def without_autocast(function: F) -> F:
 
     @functools.wraps(function)
     def wrapped(*args: object, **kwargs: object) -> object:
-        device = next((a.device.type for a in args if isinstance(a, Tensor)), "cpu")
+        tensors = (a for a in (*args, *kwargs.values()) if isinstance(a, Tensor))
+        device = next((a.device.type for a in tensors), "cpu")
         if not torch.is_autocast_enabled(device):
             return function(*args, **kwargs)
-        half = (torch.float16, torch.bfloat16)
-        args = tuple(a.float() if isinstance(a, Tensor) and a.dtype in half else a for a in args)
         with torch.autocast(device, enabled=False):
-            return function(*args, **kwargs)
+            return function(*map(_widened, args), **{k: _widened(a) for k, a in kwargs.items()})
 
     return wrapped  # type: ignore[return-value]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 __all__ = ["Covariance", "covariance", "flatten_positions"]
@@ -38,8 +39,9 @@ def covariance(features: Tensor) -> Tensor:
              [0., 0.]]])
     """
     X = flatten_positions(features, "covariance")
-    X = X - X.mean(-1, keepdim=True)
-    return X @ X.mT / X.shape[-1]
+    with torch.autocast(X.device.type, enabled=False):  # in half precision it is not semi-definite
+        X = X - X.mean(-1, keepdim=True)
+        return X @ X.mT / X.shape[-1]
 
 
 class Covariance(nn.Module):

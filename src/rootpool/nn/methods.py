@@ -90,6 +90,10 @@ class SpectralRoot(Method):
         """Eigenvalues below are raised to this: ``eps``, as in the paper."""
         return torch.finfo(dtype).eps
 
+    def gradient_floor(self, dtype: torch.dtype) -> float:
+        """Eigenvalues up to this get no gradient: the floor, whose derivative is zero."""
+        return self.floor(dtype)
+
     @property
     def keep(self) -> int | None:
         """How many of the largest eigenvalues to keep; None: all."""
@@ -253,6 +257,9 @@ class SVDNewton(SpectralRoot):
 
     def __post_init__(self) -> None:
         _check_iterations("SVDNewton", self.iterations)
+
+    def gradient_floor(self, dtype: torch.dtype) -> float:
+        return 0.0  # the iteration knows no floor
 
     def __call__(self, P: Tensor) -> Tensor:
         approximation = newton_schulz(P, self.iterations).root

@@ -9,7 +9,7 @@ from rootpool.linalg import to_triangle, triangle_size
 
 from .covariance import covariance, flatten_positions
 from .methods import METHODS, Exact, GlobalAverage, Method, SpectralRoot, resolve_method
-from .root import OUTPUTS, covariance_root
+from .root import check_options, covariance_root
 
 __all__ = ["CovariancePool", "covariance_pool"]
 
@@ -36,6 +36,7 @@ def covariance_pool(
     torch.Size([2, 36])
     """
     method = resolve_method(method)
+    check_options(compute_dtype, output)
     X = flatten_positions(features, "covariance_pool")
     if isinstance(method, GlobalAverage):
         return X.mean(-1)
@@ -83,12 +84,7 @@ class CovariancePool(nn.Module):
         for name, value in (("in_channels", in_channels), ("reduction", reduction)):
             if value is not None and (not isinstance(value, int) or value < 1):
                 raise ValueError(f"{name} must be a positive integer, got {value!r}")
-        if compute_dtype not in (torch.float32, torch.float64):
-            raise ValueError(
-                f"compute_dtype must be torch.float32 or torch.float64, got {compute_dtype}"
-            )
-        if output not in OUTPUTS:
-            raise ValueError(f"output must be one of {', '.join(OUTPUTS)}, got {output!r}")
+        check_options(compute_dtype, output)
         self.in_channels = in_channels
         self.compute_dtype = compute_dtype
         self.output = output

@@ -30,7 +30,7 @@ from .covariance import flatten_positions
 from .methods import METHODS, Exact, SpectralRoot
 from .triangle import pack_product, unpack_times
 
-__all__ = ["OUTPUTS", "covariance_root"]
+__all__ = ["OUTPUTS", "check_options", "covariance_root"]
 
 OUTPUTS = ("triangle", "matrix")
 
@@ -93,9 +93,10 @@ def _normalise(Y: Tensor) -> Tensor | float:
         Y.amax((-2, -1)), -Y.amin((-2, -1))
     )  # an infinity norm costs ten times more
     exponent = torch.frexp(size).exponent.unsqueeze(-1)
-    harmless = math.log2(torch.finfo(Y.dtype).max) / 5
-    if Y.device.type == "cpu" and int(exponent.abs().amax()) < harmless:
+    largest = int(math.log2(torch.finfo(Y.dtype).max)) - 4
+    if Y.device.type == "cpu" and int(exponent.abs().amax()) < largest / 5:
         return 1.0
+    exponent = exponent.clamp(-largest, largest)
     root_scale = torch.exp2((exponent.to(Y.dtype) / 2).floor())
     Y /= root_scale.square().unsqueeze(-1)
     return root_scale
@@ -106,7 +107,7 @@ def _write_root(method: SpectralRoot, W: Tensor, s: Tensor, out: Tensor) -> None
     base = math.sqrt(method.floor(s.dtype))
     left = W
     if base or method.keep is not None:
-        share = 1 - base / torch.where(s > 0, s, torch.inf)
+        share = (1 - base / torch.where(s > 0, s, torch.inf)).clamp_min(0)
         if method.keep is not None:
             share[:, : max(0, share.shape[1] - method.keep)] = 0
         left = W * share.unsqueeze(-2)
@@ -171,13 +172,14 @@ def _forward(
     def work(piece: slice) -> None:
         part = X[piece]
         _check_finite(part, piece.start)
-        factors = _decompose(part, dtype, method.floor(dtype))
+        factors = _decompose(part, dtype, method.gradient_floor(dtype))
         _write_root(method, factors[0], factors[2], out[piece])
         if save:
             for target, factor in zip((W, K, s), factors, strict=True):
                 target[piece] = factor
 
-    run_pieces(work, _cuts(X.shape[0], X.shape[1], X.shape[2], X.device))
+    with torch.autocast(X.device.type, enabled=False):
+        run_pieces(work, _cuts(X.shape[0], X.shape[1], X.shape[2], X.device))
     return out, W, K, s
 
 
@@ -191,7 +193,8 @@ def _backward(
     def work(piece: slice) -> None:
         gradient[piece] = _feature_gradient(method, g[piece], W[piece], K[piece], s[piece])
 
-    run_pieces(work, _cuts(B, d, N, g.device))
+    with torch.autocast(g.device.type, enabled=False):
+        run_pieces(work, _cuts(B, d, N, g.device))
     return gradient
 
 
@@ -272,6 +275,16 @@ class _FeatureGradient(torch.autograd.Function):
         )
 
 
+def check_options(compute_dtype: torch.dtype, output: str) -> None:
+    """Raise for a precision or a form of output that there is not."""
+    if compute_dtype not in (torch.float32, torch.float64):
+        raise ValueError(
+            f"compute_dtype must be torch.float32 or torch.float64, got {compute_dtype}"
+        )
+    if output not in OUTPUTS:
+        raise ValueError(f"output must be one of {', '.join(OUTPUTS)}, got {output!r}")
+
+
 def covariance_root(
     features: Tensor,
     method: SpectralRoot | None = None,
@@ -302,8 +315,7 @@ def covariance_root(
     """
     X = flatten_positions(features, "covariance_root")
     method = Exact() if method is None else method
-    if output not in OUTPUTS:
-        raise ValueError(f"output must be one of {', '.join(OUTPUTS)}, got {output!r}")
+    check_options(compute_dtype, output)
     kind = next((name for name, kinds in METHODS.items() if kinds is type(method)), None)
     if kind is None or not isinstance(method, SpectralRoot):
         raise TypeError(f"covariance_root needs a root by eigendecomposition, got {method!r}")

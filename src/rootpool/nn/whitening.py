@@ -83,8 +83,8 @@ class Whitening(nn.Module):
         self.register_buffer("running_covariance", torch.eye(num_features))
         self.register_buffer("num_batches_tracked", torch.tensor(0))
 
-    def _batch_statistics(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean ``(C, 1)`` and covariance ``(C, C)`` of ``(C, M)`` over all processes."""
+    def _batch_statistics(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Mean ``(C, 1)``, covariance ``(C, C)`` and M of ``(C, M)`` over all processes."""
         count = _total(torch.tensor(float(X.shape[1]), dtype=X.dtype, device=X.device))
         if count < 2:
             raise ValueError(
@@ -93,13 +93,14 @@ class Whitening(nn.Module):
             )
         mean = _total(X.sum(1, keepdim=True)) / count
         centred = X - mean
-        covariance = _total(centred @ centred.mT) / count
-        with torch.no_grad():
-            unbiased = covariance * (count / (count - 1))
-            self.num_batches_tracked += 1
-            self.running_mean.lerp_(mean[:, 0].to(self.running_mean.dtype), self.momentum)
-            self.running_covariance.lerp_(unbiased.to(self.running_covariance.dtype), self.momentum)
-        return mean, covariance
+        return mean, _total(centred @ centred.mT) / count, count
+
+    @torch.no_grad()
+    def _track(self, mean: Tensor, covariance: Tensor, count: Tensor) -> None:
+        unbiased = covariance * (count / (count - 1))
+        self.num_batches_tracked += 1
+        self.running_mean.lerp_(mean[:, 0].to(self.running_mean.dtype), self.momentum)
+        self.running_covariance.lerp_(unbiased.to(self.running_covariance.dtype), self.momentum)
 
     def forward(self, features: Tensor) -> Tensor:
         if features.dim() < 2 or features.shape[1] != self.num_features:
@@ -109,12 +110,18 @@ class Whitening(nn.Module):
         with torch.autocast(features.device.type, enabled=False):
             X = features.to(self.compute_dtype).transpose(0, 1).flatten(1)
             if self.training:
-                mean, covariance = self._batch_statistics(X)
+                mean, covariance, count = self._batch_statistics(X)
             else:
                 mean = self.running_mean.to(X.dtype).unsqueeze(1)
                 covariance = self.running_covariance.to(X.dtype)
             ridge = self.eps * torch.eye(self.num_features, dtype=X.dtype, device=X.device)
-            Y = inv_sqrtm(covariance + ridge) @ (X - mean)
+            # Round-off, that of the running statistics too, may take eigenvalues below the ridge.
+            root = inv_sqrtm(covariance + ridge, eigenvalue_floor=self.eps / 2)
+            Y = root @ (X - mean)
+            if (
+                self.training
+            ):  # after the root: a broken batch does not spoil the running statistics
+                self._track(mean, covariance, count)
         samples_first = Y.reshape(features.transpose(0, 1).shape).transpose(0, 1)
         return samples_first.to(features.dtype)
 
