@@ -45,7 +45,7 @@ from rootpool.linalg import (
     sqrtm,
 )
 from rootpool.linalg.functions import derivative_coefficients
-from rootpool.linalg.scalar import FUNCTIONS, Floored, Leading, ScalarFunction
+from rootpool.linalg.scalar import FUNCTIONS, Leading, ScalarFunction
 
 __all__ = [
     "BASELINES",
@@ -117,16 +117,27 @@ class _KernelRoot(SpectralRoot):
     def rule(self) -> GradientRule:
         """The kernel."""
 
-    def function(self, dtype: torch.dtype) -> ScalarFunction:
-        return Floored(FUNCTIONS["sqrt"], self.floor(dtype))
+    @property
+    def function(self) -> ScalarFunction:
+        """What is differentiated, on eigenvalues that have been raised to the floor."""
+        return FUNCTIONS["sqrt"]
+
+    def unit(self, s: Tensor) -> Tensor:
+        """A power of two near the largest ``s``, ``(B, 1)``: squares in this unit do not overflow."""
+        return torch.exp2(torch.frexp(s[:, -1:]).exponent.to(s.dtype))
 
     def __call__(self, P: Tensor) -> Tensor:
         return sqrtm(P, rule=self.rule, eigenvalue_floor=self.floor(P.dtype))
 
     def inner(self, s: Tensor, Z: Tensor) -> tuple[Tensor, Tensor | None]:
-        # One more eigenvalue, 0, stands for the whole null space.
-        spectrum = torch.nn.functional.pad(s.square(), (1, 0))
-        L = derivative_coefficients(self.function(s.dtype), self.rule, spectrum)
+        if s.shape[1] == 0:
+            return Z, None
+        # Kernels scale like 1 / lam and roots like s, so L scales like 1 / s. One more eigenvalue, the
+        # floor, stands for the whole null space.
+        unit = self.unit(s)
+        null = torch.full_like(unit, math.sqrt(self.floor(s.dtype)))
+        spectrum = (torch.cat([null, s], 1) / unit).square()
+        L = derivative_coefficients(self.function, self.rule, spectrum) / unit.unsqueeze(-1)
         return _inner(L[:, 1:, 1:], L[:, 1:, 0], s, Z)
 
 
@@ -172,6 +183,9 @@ class SVDTrunc(_KernelRoot):
     @property
     def rule(self) -> GradientRule:
         return Truncated(self.bound)
+
+    def unit(self, s: Tensor) -> Tensor:
+        return torch.ones_like(s[:, -1:])  # the bound is an absolute number
 
 
 @dataclass(frozen=True)
@@ -223,7 +237,7 @@ class SVDTopN(_KernelRoot):
     count: int = 200
 
     def __post_init__(self) -> None:
-        self.function(torch.float64)
+        Leading(FUNCTIONS["sqrt"], self.count)
 
     @property
     def rule(self) -> GradientRule:
@@ -236,7 +250,8 @@ class SVDTopN(_KernelRoot):
     def floor(self, dtype: torch.dtype) -> float:
         return 0.0
 
-    def function(self, dtype: torch.dtype) -> ScalarFunction:
+    @property
+    def function(self) -> ScalarFunction:
         return Leading(FUNCTIONS["sqrt"], self.count)
 
     def __call__(self, P: Tensor) -> Tensor:
