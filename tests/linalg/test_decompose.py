@@ -19,7 +19,7 @@ from rootpool.linalg.parallel import even_cuts, run_pieces
 def dead_channel_covariances(count: int = 60) -> torch.Tensor:
     """Float32 covariances of rank 2 or 3 in 64 channels, most of them dead.
 
-    About one in twenty makes ``torch.linalg.eigh`` fail with MKL's LAPACK (torch 2.13 to 2.15), as
+    Two of these sixty make ``torch.linalg.eigh`` fail with MKL's LAPACK (torch 2.13 to 2.15), as
     does a covariance met in training.
     """
     covariances = []
