@@ -54,14 +54,14 @@ clean:  ## remove environments, caches and builds
 
 # A stamp is older than its sources after a change of either file, and pip then brings the environment up to date.
 $(VENV)/.ready: pyproject.toml constraints.txt
-	@echo "setting up $(VENV) (torch, torchvision, timm and the tools: some minutes, once)"
+	@echo "setting up $(VENV) (torch, torchvision, timm, Lightning and the tools: some minutes, once)"
 	@$(call venv,$(VENV))
-	@$(PY) $(PIP_INSTALL) -c constraints.txt -e ".[models,dev]"
+	@$(PY) $(PIP_INSTALL) -c constraints.txt -e ".[birds,dev]"
 	@touch $@
 
 $(VENV)/.ready-bench: $(VENV)/.ready
 	@echo "adding the peers that the benchmarks compare with to $(VENV)"
-	@$(PY) $(PIP_INSTALL) -c constraints.txt -e ".[models,dev,bench]"
+	@$(PY) $(PIP_INSTALL) -c constraints.txt -e ".[birds,dev,bench]"
 	@touch $@
 
 # torch comes first and by itself, so that nothing below can bring another one.
