@@ -28,6 +28,7 @@ class PooledTraining(pl.LightningModule):
 
     Args:
         backbone: a name that `rootpool.models.create_model` knows.
+        backbone_options: its options, such as ``{"last_stride": 1}``.
         method: a name in ``METHODS`` or ``BASELINES``.
         method_options: its parameters, such as ``{"bound": 1e8}``; None for the paper's.
         reduction: channels after the 1x1 convolution before the covariance; None for the backbone's own
@@ -47,6 +48,7 @@ class PooledTraining(pl.LightningModule):
     def __init__(
         self,
         backbone: str = "patchnet",
+        backbone_options: dict[str, Any] | None = None,
         method: str = "exact",
         method_options: dict[str, Any] | None = None,
         reduction: int | None = None,
@@ -69,6 +71,7 @@ class PooledTraining(pl.LightningModule):
             pool=_method(method, method_options),
             num_classes=num_classes,
             reduction=reduction,
+            **(backbone_options or {}),
         )
         for pool in covariance_pools(self.model).values():
             pool.compute_dtype = getattr(torch, compute_dtype)

@@ -124,7 +124,7 @@ def known_keys() -> list[str]:
 def _check_keys(config: Mapping[str, Any]) -> None:
     known = known_keys()
     for key in _flatten(config):
-        free = ("model.method_options.", "trainer.strategy.", "trainer.profiler.")  # dictionaries inside
+        free = ("model.method_options.", "model.backbone_options.")  # dictionaries with keys of their own
         if key in known or key.startswith(free) or any(k.startswith(f"{key}.") for k in known):
             continue
         near = difflib.get_close_matches(key, known, n=3, cutoff=0.5)
