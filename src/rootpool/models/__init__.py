@@ -1,0 +1,1 @@
+"""Backbones with covariance pooling."""
