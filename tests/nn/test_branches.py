@@ -52,6 +52,21 @@ def test_every_parameter_gets_a_gradient_and_the_state_travels():
     assert torch.equal(other.eval()(maps()), pool.eval()(maps()))
 
 
+def test_the_method_of_all_covariances_is_changed_together():
+    pool = BranchPool(branches())
+    with pytest.raises(ValueError, match="branches have 2 different methods"):
+        pool.method  # noqa: B018
+    pool.method = "svd-pade"
+    assert [type(part.method).__name__ for part in pool.pools] == [
+        "SVDPade",
+        "SVDPade",
+        "GlobalAverage",
+    ]
+    assert str(pool.method) == "SVDPade(degree=100)"
+    with pytest.raises(ValueError, match="cannot change from"):
+        pool.method = "gap"
+
+
 def test_compile():
     torch._dynamo.reset()
     pool = BranchPool(branches()).eval()

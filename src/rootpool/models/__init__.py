@@ -5,6 +5,7 @@ from .classifier import PooledClassifier
 from .factory import create_model, names
 from .presets import PRESETS, Preset
 from .spec import ModelSpec
+from .stages import StageFeatures
 
 __all__ = [
     "PRESETS",
@@ -12,6 +13,7 @@ __all__ = [
     "ModelSpec",
     "PooledClassifier",
     "Preset",
+    "StageFeatures",
     "create_model",
     "names",
 ]

@@ -8,6 +8,9 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from .methods import GlobalAverage, Method, resolve_method
+from .pooling import CovariancePool
+
 __all__ = ["BranchPool"]
 
 
@@ -16,7 +19,8 @@ class BranchPool(nn.Module):
 
     .. math:: v = [\, p_1(X_{t_1}), \dots, p_k(X_{t_k}) \,]
 
-    Reduction, method and scaling belong to each pooling. A stage may feed several branches.
+    Reduction, method and scaling belong to each pooling. A stage may feed several branches. The
+    method of all covariances together can be changed on a live module, as that of one pooling.
 
     Args:
         branches: pairs of a stage and its pooling. The stage is a key of the maps: the name of a
@@ -26,7 +30,7 @@ class BranchPool(nn.Module):
     Shape:
         a dictionary or sequence of maps ``(B, C_t, H_t, W_t)`` to ``(B, out_features)``.
 
-    >>> from rootpool.nn import CovariancePool, Length
+    >>> from rootpool.nn import Length
     >>> pool = BranchPool(
     ...     [
     ...         (
@@ -56,6 +60,28 @@ class BranchPool(nn.Module):
                 )
         self.stages = tuple(stage for stage, _ in branches)
         self.pools = nn.ModuleList(pool for _, pool in branches)
+
+    @property
+    def method(self) -> Method:
+        """The method of all branches but those of averages; assign a name or a value to change it."""
+        methods = {pool.method for pool in self._covariance_pools()}
+        if len(methods) != 1:
+            raise ValueError(
+                f"the branches have {len(methods)} different methods; look at pools[i].method"
+            )
+        return methods.pop()
+
+    @method.setter
+    def method(self, method: str | Method) -> None:
+        for pool in self._covariance_pools():
+            pool.method = resolve_method(method)
+
+    def _covariance_pools(self) -> list[CovariancePool]:
+        return [
+            pool
+            for pool in self.pools
+            if isinstance(pool, CovariancePool) and not isinstance(pool.method, GlobalAverage)
+        ]
 
     @property
     def out_features(self) -> int:
