@@ -14,7 +14,7 @@ from rootpool.nn.methods import SpectralRoot
 
 from .spectrum import covariance_eigenvalues
 
-__all__ = ["gradient_statistics", "kernel_statistics", "tensor_statistics"]
+__all__ = ["gradient_statistics", "kernel_rule", "kernel_statistics", "tensor_statistics"]
 
 
 def tensor_statistics(gradient: Tensor) -> dict[str, float]:
@@ -65,9 +65,15 @@ def kernel_statistics(
     }
 
 
-def _largest_kernel(method: Method, lam: Tensor, dtype: torch.dtype) -> float:
+def kernel_rule(method: Method) -> GradientRule | None:
+    """The rule whose kernel a method uses for its gradient; None if it needs no kernel."""
     rule = getattr(method, "rule", None)
-    if not isinstance(method, SpectralRoot) or not isinstance(rule, GradientRule):
+    return rule if isinstance(rule, GradientRule) else None
+
+
+def _largest_kernel(method: Method, lam: Tensor, dtype: torch.dtype) -> float:
+    rule = kernel_rule(method)
+    if rule is None or not isinstance(method, SpectralRoot):
         return math.nan
     spectrum = lam.clamp_min(method.floor(dtype))
     if method.keep is not None:
