@@ -6,7 +6,7 @@ import pytest
 
 from rootpool.nn import METHODS
 from rootpool.train.recipes import load_recipe, recipe_names
-from rootpool.train.settings import SettingsError, resolve
+from rootpool.train.settings import SettingsError, hybrid_schedule, resolve
 
 ALL = [*METHODS, "gap"]
 HYBRID = [method for method in METHODS if method != "isqrt-cov"]
@@ -31,7 +31,7 @@ def test_a_recipe_parses_and_means_what_its_name_says(name):
     assert (settings.hybrid is not None) == hybrid == recipe.about.endswith(", hybrid")
     if hybrid:
         assert settings.hybrid.start == "isqrt-cov"
-        assert settings.hybrid.decay_epoch == settings.model.milestones[-1]
+        assert hybrid_schedule(settings).decay_epoch == settings.model.milestones[-1]
     assert set(recipe.needs) == (
         set() if name.startswith("patches") else {"--data"} if "imagenet" in name else {"--data", "--weights"}
     )

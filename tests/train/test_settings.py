@@ -1,14 +1,14 @@
 import pytest
 import yaml
 
-from rootpool.train.settings import SettingsError, apply_overrides, as_yaml, merge, resolve
+from rootpool.train.settings import SettingsError, apply_overrides, as_yaml, hybrid_schedule, merge, resolve
 
 
 def test_defaults_are_filled_in_and_values_typed():
     settings = resolve({"model": {"lr": 1}, "hybrid": {"switch_epoch": 5}})
     assert settings.model.lr == 1.0
     assert settings.model.backbone == "patchnet"
-    assert settings.hybrid.decay_epoch == 6
+    assert hybrid_schedule(settings).decay_epoch == 6
     assert settings.trainer.max_epochs is None
 
 

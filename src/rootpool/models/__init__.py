@@ -5,15 +5,16 @@ from .classifier import PooledClassifier
 from .factory import create_model, names
 from .presets import PRESETS, Preset
 from .spec import ModelSpec
-from .stages import StageFeatures
+from .stages import Frozen, Stages
 
 __all__ = [
     "PRESETS",
     "Backbone",
+    "Frozen",
     "ModelSpec",
     "PooledClassifier",
     "Preset",
-    "StageFeatures",
+    "Stages",
     "create_model",
     "names",
 ]

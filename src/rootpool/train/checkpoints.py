@@ -2,37 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import tempfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import torch
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 
-__all__ = ["AtomicCheckpointIO", "write_atomically"]
+from rootpool.analysis.files import write_atomically
 
-
-def write_atomically(path: str | Path, write: Callable[[BinaryIO], object]) -> None:
-    """Let ``write`` fill a file that appears under its name only when it is complete and on the disk.
-
-    A process killed in the middle, or a full disk, leaves the earlier file of that name untouched.
-    """
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(partial)
-        raise
+__all__ = ["AtomicCheckpointIO"]
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):

@@ -67,7 +67,7 @@ def _report(metrics: Any, folder: Path) -> None:
     errors = {name: float(metrics[name]) for name in ("val_error", "val_error5") if name in metrics}
     if errors:
         console.print("validation error: " + ", ".join(f"{v:.2f} % ({k})" for k, v in errors.items()))
-    console.print(f"{folder}: {LAST}, best.ckpt, metrics.csv, config.yaml", highlight=False)
+    console.print(f"{folder}: {LAST}, best.ckpt, history.csv, config.yaml", highlight=False)
 
 
 def evaluate(checkpoint: str, data: str | None) -> int:

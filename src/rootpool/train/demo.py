@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from rootpool.analysis.files import write_atomically
 from rootpool.nn import BASELINES, METHODS
 
-from .checkpoints import write_atomically
 from .demo_page import write_page
 from .recipes import load_recipe, recipe_names
 from .settings import SettingsError, merge
@@ -98,8 +98,8 @@ def demo(
     with Live(table, console=console, refresh_per_second=4):
         results = run_trials(trials, output / "runs", workers=workers, on_event=table.update)
     seconds = time.perf_counter() - started
-    text = json.dumps(results, indent=1).encode()
-    write_atomically(output / "results.json", lambda file: file.write(text))
+    text = json.dumps(results, indent=1)
+    write_atomically(output / "results.json", text)
     page = write_page(results, output / "index.html")
     console.print(f"{seconds:.0f} s. Look at [bold]{page.resolve().as_uri()}[/bold]", highlight=False)
     return 0

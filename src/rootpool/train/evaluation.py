@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import lightning.pytorch as pl
 import torch
 
 from .data import PHOTO_PATCHES, TRANSFORMS, ImageSplits, decode_image
 from .datamodule import ImageData
 from .hybrid import covariance_pools, set_method
 from .module import PooledTraining
+from .quiet import quiet_lightning
+from .run import make_trainer
 from .settings import SettingsError
 
 __all__ = ["TrainedRun", "evaluate", "load_run", "predict"]
@@ -70,10 +71,9 @@ def evaluate(run: TrainedRun, root: str | None = None, **trainer_options: Any) -
     options = run.data_options | ({} if root is None else {"root": root})
     data = ImageData(**options)
     _check_classes(run.classes, data.splits)
-    trainer = pl.Trainer(
-        logger=False, enable_checkpointing=False, use_distributed_sampler=False, **trainer_options
-    )
-    (metrics,) = trainer.validate(run.module, datamodule=data, verbose=False)
+    trainer = make_trainer(logger=False, enable_checkpointing=False, **trainer_options)
+    with quiet_lightning():
+        (metrics,) = trainer.validate(run.module, datamodule=data, verbose=False)
     return {**metrics, "samples": len(data.splits.val)}  # type: ignore[arg-type]
 
 

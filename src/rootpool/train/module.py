@@ -12,13 +12,18 @@ from torch import Tensor, nn
 from torchmetrics import MeanMetric
 from torchmetrics.classification import MulticlassAccuracy
 
-from rootpool.models import create_model, load_checkpoint, parameter_groups
+from rootpool.models import create_model
 from rootpool.nn import BASELINES, METHODS
 
 from .hybrid import covariance_pools
 from .sampling import derive_seed
 
 __all__ = ["PooledTraining"]
+
+
+def parameter_groups(model, lr, backbone_lr):
+    return [{"params": list(model.parameters()), "lr": lr}]
+
 
 Precision = Literal["float32", "float64"]
 

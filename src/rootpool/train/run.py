@@ -9,18 +9,22 @@ from typing import Any
 
 import lightning.pytorch as pl
 from jsonargparse import Namespace
-from lightning.pytorch.callbacks import Callback, ModelCheckpoint, RichProgressBar
-from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
+from lightning.pytorch.callbacks import Callback, Checkpoint, ModelCheckpoint, RichProgressBar
+from lightning.pytorch.loggers import TensorBoardLogger
+from lightning.pytorch.utilities import rank_zero_only
 
 from rootpool.analysis.callbacks import SpectrumMonitor
+from rootpool.analysis.files import write_atomically
+from rootpool.analysis.records import write_records
 
-from .checkpoints import AtomicCheckpointIO, write_atomically
+from .checkpoints import AtomicCheckpointIO
 from .datamodule import ImageData
 from .hybrid import HybridProtocol
 from .module import PooledTraining
-from .settings import SettingsError, as_yaml
+from .quiet import quiet_lightning
+from .settings import SettingsError, as_yaml, hybrid_schedule
 
-__all__ = ["Run", "prepare"]
+__all__ = ["Run", "make_trainer", "prepare"]
 
 LAST = "last.ckpt"
 
@@ -41,11 +45,22 @@ class Run:
 
     def fit(self, *, resume_from: str | Path | None = None) -> None:
         """Train to the end, from the beginning or from a checkpoint of any moment."""
-        self.trainer.fit(
-            self.module,
-            datamodule=self.data,
-            ckpt_path=None if resume_from is None else str(resume_from),
-            weights_only=True,
+        with quiet_lightning():
+            self.trainer.fit(
+                self.module,
+                datamodule=self.data,
+                ckpt_path=None if resume_from is None else str(resume_from),
+                weights_only=True,
+            )
+
+
+def make_trainer(**options: Any) -> pl.Trainer:
+    """Lightning's Trainer with what is the same for training and evaluation."""
+    with quiet_lightning():
+        return pl.Trainer(
+            **options,
+            use_distributed_sampler=False,  # ours neither pads nor depends on the number of processes
+            enable_model_summary=False,
         )
 
 
@@ -59,8 +74,8 @@ def prepare(
 ) -> Run:
     """Build data, network and trainer from the effective configuration.
 
-    The folder ``output`` gets ``config.yaml``, ``metrics.csv``, TensorBoard's events, ``last.ckpt`` and
-    ``best.ckpt``.
+    The folder ``output`` gets ``config.yaml``, ``history.csv`` (a row an epoch), ``spectrum.csv`` when that
+    is measured, TensorBoard's events, ``last.ckpt`` and ``best.ckpt``.
 
     Raises:
         SettingsError: when the folder holds another run, and neither ``resume`` nor a new name is given.
@@ -73,21 +88,40 @@ def prepare(
     module = PooledTraining(
         **settings.model.as_dict(), num_classes=len(classes), classes=classes, seed=settings.seed
     )
-    trainer = pl.Trainer(
+    trainer = make_trainer(
         **settings.trainer.as_dict(),
         callbacks=[*_callbacks(settings, output, progress), *callbacks],
-        logger=[
-            CSVLogger(output, name="", version="", flush_logs_every_n_steps=50),
-            TensorBoardLogger(output, name="", version="", default_hp_metric=False),
-        ],
+        logger=TensorBoardLogger(output, name="", version="", default_hp_metric=False),
         plugins=[AtomicCheckpointIO()],
-        use_distributed_sampler=False,  # ours neither pads nor depends on the number of processes
         default_root_dir=output,
         enable_progress_bar=progress,
     )
     if trainer.is_global_zero:
-        write_atomically(output / "config.yaml", lambda file: file.write(as_yaml(settings).encode()))
+        write_atomically(output / "config.yaml", as_yaml(settings))
     return Run(trainer, module, data, output)
+
+
+class RecordFiles(Checkpoint):
+    """Writes the records of all epochs so far, those before a resume included, as CSV.
+
+    (Lightning's CSVLogger begins a resumed run by deleting the file.)
+    """
+
+    def __init__(self, output: Path) -> None:
+        self.output = output
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        if not trainer.is_global_zero:
+            return
+        write_records(pl_module.history, self.output / "history.csv")  # type: ignore[arg-type]
+        for monitor in monitors(trainer):
+            write_records(monitor.records, self.output / "spectrum.csv")
+
+
+def monitors(trainer: pl.Trainer) -> list[SpectrumMonitor]:
+    """The spectrum monitors of a trainer."""
+    callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
+    return [callback for callback in callbacks if isinstance(callback, SpectrumMonitor)]
 
 
 class StepCheckpoint(ModelCheckpoint):
@@ -108,13 +142,15 @@ def _callbacks(settings: Namespace, output: Path, progress: bool) -> list[Callba
 
     name = LAST.removesuffix(".ckpt")
     callbacks: list[Callback] = [
-        save(ModelCheckpoint, "best", monitor="val_error"),
+        save(ModelCheckpoint, "best", monitor="val_error", save_on_train_epoch_end=True),
         save(ModelCheckpoint, name, every_n_epochs=1, save_on_train_epoch_end=True),
+        RecordFiles(output),
     ]
     if settings.save_every:
         callbacks.append(save(StepCheckpoint, name, every_n_train_steps=settings.save_every))
-    if settings.hybrid is not None:
-        callbacks.append(HybridProtocol(settings.hybrid))
+    schedule = hybrid_schedule(settings)
+    if schedule is not None:
+        callbacks.append(HybridProtocol(schedule))
     if settings.spectrum_every:
         callbacks.append(SpectrumMonitor(every_n_steps=settings.spectrum_every))
     if progress:
@@ -123,6 +159,8 @@ def _callbacks(settings: Namespace, output: Path, progress: bool) -> list[Callba
 
 
 def _check_output(output: Path, resume: bool) -> None:
+    if rank_zero_only.rank:  # what rank zero has written a moment ago is no other run
+        return
     if (output / "config.yaml").exists() and not resume:
         raise SettingsError(
             f"{output} holds a run already; go on with it by --resume, or name another folder by --output"

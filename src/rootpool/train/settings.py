@@ -20,7 +20,7 @@ from .datamodule import ImageData
 from .hybrid import HybridSchedule
 from .module import PooledTraining
 
-__all__ = ["SettingsError", "apply_overrides", "as_yaml", "merge", "resolve"]
+__all__ = ["SettingsError", "apply_overrides", "as_yaml", "hybrid_schedule", "merge", "resolve"]
 
 # What `run.prepare` decides by itself: not for a configuration.
 _TRAINER_SKIP = {
@@ -28,6 +28,7 @@ _TRAINER_SKIP = {
     "callbacks",
     "default_root_dir",
     "enable_checkpointing",
+    "enable_model_summary",
     "enable_progress_bar",
     "logger",
     "model_registry",
@@ -109,9 +110,16 @@ def resolve(config: Mapping[str, Any]) -> Namespace:
     """
     _check_keys(config)
     try:
-        return parser().parse_object(dict(config))
+        settings = parser().parse_object(dict(config))
+        hybrid_schedule(settings)
+        return settings
     except (ArgumentError, TypeError, ValueError) as error:
         raise SettingsError(f"the configuration cannot be used: {error}") from error
+
+
+def hybrid_schedule(settings: Namespace) -> HybridSchedule | None:
+    """The schedule of a hybrid run; None for a standalone one."""
+    return None if settings.hybrid is None else HybridSchedule(**settings.hybrid.as_dict())
 
 
 def known_keys() -> list[str]:
@@ -145,5 +153,5 @@ def _flatten(config: Mapping[str, Any], prefix: str = "") -> list[str]:
 
 def as_yaml(settings: Namespace) -> str:
     """The effective configuration as YAML that `resolve` reads back to the same."""
-    text: str = parser().dump(settings, skip_none=False)
+    text: str = parser().dump(settings)
     return text

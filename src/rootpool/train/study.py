@@ -10,13 +10,11 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import logging
 import multiprocessing
 import os
 import queue
 import threading
 import time
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
@@ -27,11 +25,10 @@ import lightning.pytorch as pl
 import torch
 
 import rootpool
-from rootpool.analysis.callbacks import SpectrumMonitor
+from rootpool.analysis.files import write_atomically
 
-from .checkpoints import write_atomically
-from .run import prepare
-from .settings import as_yaml, merge, resolve
+from .run import monitors, prepare
+from .settings import as_yaml, hybrid_schedule, merge, resolve
 
 __all__ = ["Event", "Trial", "run_trials"]
 
@@ -61,10 +58,9 @@ class Trial:
     @property
     def first_stage(self) -> Trial | None:
         """The run up to the switch of a hybrid one, or None."""
-        hybrid = self.config.get("hybrid")
-        if hybrid is None:
+        schedule = hybrid_schedule(resolve(self.config))
+        if schedule is None:
             return None
-        schedule = resolve(self.config).hybrid
         start = {"method": schedule.start, "method_options": None}
         config = merge(
             {k: v for k, v in self.config.items() if k != "hybrid"},
@@ -95,8 +91,6 @@ class _Reporter(pl.Callback):
 def _run(trial: Trial, folder: Path, events: Any) -> None:
     """Train one trial to its end; executed in a worker process."""
     torch.set_num_threads(1)
-    logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
-    warnings.filterwarnings("ignore", message=".*does not have many workers.*")
     started = time.perf_counter()
     output = folder / trial.key
     first = trial.first_stage
@@ -109,16 +103,15 @@ def _run(trial: Trial, folder: Path, events: Any) -> None:
     )
     beginning = None if first is None else folder / first.key / run.last.name
     run.fit(resume_from=run.last if run.last.is_file() else beginning)
-    monitors = [c for c in run.trainer.callbacks if isinstance(c, SpectrumMonitor)]  # type: ignore[attr-defined]
     result = {
         "label": trial.label,
         **trial.tags,
         "seconds": round(time.perf_counter() - started, 2),
         "curves": run.module.history,
-        "spectrum": [record for monitor in monitors for record in monitor.records],
+        "spectrum": [record for monitor in monitors(run.trainer) for record in monitor.records],
     }
-    text = json.dumps(result, indent=1).encode()
-    write_atomically(output / "result.json", lambda file: file.write(text))
+    text = json.dumps(result, indent=1)
+    write_atomically(output / "result.json", text)
 
 
 def run_trials(
