@@ -5,6 +5,7 @@ from .files import ON_BAD_IMAGE, ImageFiles, find_bad_images
 from .layouts import LAYOUTS, Layout, open_splits
 from .patches import photo_patches
 from .photographs import PHOTOGRAPHS, Photograph
+from .sheet import contact_sheet
 from .splits import ImageSplits, LabelledImages, TensorImages, Transform
 from .transforms import fine_grained_transforms, imagenet_transforms
 
@@ -20,6 +21,7 @@ __all__ = [
     "Photograph",
     "TensorImages",
     "Transform",
+    "contact_sheet",
     "decode_image",
     "find_bad_images",
     "fine_grained_transforms",

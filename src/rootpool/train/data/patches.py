@@ -7,7 +7,7 @@ from torch import Tensor
 from torchvision.transforms import v2
 
 from .photographs import PHOTOGRAPHS
-from .splits import ImageSplits, TensorImages
+from .splits import ImageSplits, TensorImages, Transform
 
 __all__ = ["photo_patches"]
 
@@ -38,21 +38,27 @@ def photo_patches(seed: int = 0) -> ImageSplits:
     >>> image.shape, splits.classes[label]
     (torch.Size([1, 28, 28]), 'astronaut')
     """
-    generator = torch.Generator().manual_seed(seed)
-    pieces = [cut_patches(photo.grey(), (TRAIN, VAL), generator) for photo in PHOTOGRAPHS]
-    train, val = (torch.cat(split).unsqueeze(1) for split in zip(*pieces, strict=True))
-    labels = torch.arange(len(PHOTOGRAPHS))
+    train, val = draw_patches(seed)
     return ImageSplits(
-        train=TensorImages(
-            standardise(train),
-            labels.repeat_interleave(TRAIN),
-            v2.Compose([v2.RandomCrop(CROP), v2.RandomHorizontalFlip()]),
-        ),
-        val=TensorImages(standardise(val), labels.repeat_interleave(VAL), v2.CenterCrop(CROP)),
+        train=_images(train, v2.Compose([v2.RandomCrop(CROP), v2.RandomHorizontalFlip()])),
+        val=_images(val, v2.CenterCrop(CROP)),
         classes=tuple(photo.name for photo in PHOTOGRAPHS),
         name="photo-patches",
         channels=1,
     )
+
+
+def draw_patches(seed: int) -> tuple[Tensor, Tensor]:
+    """Standardised patches by photograph: ``(18, 112, 32, 32)`` and ``(18, 100, 32, 32)``."""
+    generator = torch.Generator().manual_seed(seed)
+    pieces = [cut_patches(photo.grey(), (TRAIN, VAL), generator) for photo in PHOTOGRAPHS]
+    train, val = (standardise(torch.stack(split)) for split in zip(*pieces, strict=True))
+    return train, val
+
+
+def _images(patches: Tensor, transform: Transform) -> TensorImages:
+    labels = torch.arange(len(patches)).repeat_interleave(patches.shape[1])
+    return TensorImages(patches.flatten(0, 1).unsqueeze(1), labels, transform)
 
 
 def cut_patches(

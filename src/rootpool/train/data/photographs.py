@@ -11,7 +11,7 @@ from torchvision.transforms.v2 import functional as F
 __all__ = ["PHOTOGRAPHS", "Photograph"]
 
 SCIKIT_IMAGE, SCIKIT_LEARN = "scikit-image", "scikit-learn"
-CC0, CC_BY_2 = "CC0 1.0", "CC BY 2.0 (https://creativecommons.org/licenses/by/2.0/)"
+CC0, CC_BY_2 = "CC0", "CC BY 2.0 (https://creativecommons.org/licenses/by/2.0/)"
 UNRESTRICTED = "no known copyright restrictions"
 UNSTATED = "the package states none for this file; its own licence is BSD-3-Clause"
 
@@ -130,7 +130,7 @@ PHOTOGRAPHS: tuple[Photograph, ...] = (
         "china",
         SCIKIT_LEARN,
         "china.jpg",
-        "a Chinese temple",
+        "the Summer Palace in China",
         "danielbuechele, https://www.flickr.com/photos/danielbuechele/6061409035/",
         CC_BY_2,
     ),
@@ -138,7 +138,7 @@ PHOTOGRAPHS: tuple[Photograph, ...] = (
         "flower",
         SCIKIT_LEARN,
         "flower.jpg",
-        "a dahlia",
+        "a flower",
         "vultilion, https://www.flickr.com/photos/vultilion/6056698931/ (so the address in the "
         "package; its text repeats the name danielbuechele)",
         CC_BY_2,

@@ -64,9 +64,9 @@ def fine_grained_transforms(
 def _transform(resize: Size, *steps: torch.nn.Module) -> v2.Compose:
     return v2.Compose(
         [
+            v2.ToImage(),  # first: torch resizes bytes several times faster than Pillow
             v2.Resize(_pair(resize)),
             *steps,
-            v2.ToImage(),
             v2.ToDtype(torch.float32, scale=True),
             v2.Normalize(MEAN, DEVIATION),
             v2.ToPureTensor(),
