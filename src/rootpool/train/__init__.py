@@ -1,1 +1,1 @@
-"""Training."""
+"""Training: data, recipes and the hybrid protocol of the paper."""

@@ -1,0 +1,173 @@
+r"""How large a kernel entry can become, by formula and by looking for it.
+
+A kernel method sees eigenvalues that are at least a floor (eps in the paper). Two of them are the more
+dangerous the smaller they are, and either tie or differ by one unit in the last place, which at eps is
+:math:`\epsilon\,\epsilon`: the ordinary kernel has no bound but :math:`\epsilon^{-2}`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from rootpool.linalg import GradientRule
+from rootpool.nn import (
+    METHODS,
+    SVDPI,
+    Exact,
+    Method,
+    MPNCov,
+    SVDNewton,
+    SVDPade,
+    SVDTaylor,
+    SVDTopN,
+    SVDTrunc,
+    resolve_method,
+)
+
+from .gradients import kernel_rule
+from .records import Record
+
+__all__ = [
+    "UpperBound",
+    "bound_by_formula",
+    "bound_by_search",
+    "newton_bound_by_search",
+    "upper_bounds",
+]
+
+TIE = "lam_i = lam_j = eps"
+NEIGHBOURS = "lam_i and lam_j are eps and the next number above it"
+
+
+@dataclass(frozen=True)
+class UpperBound:
+    """A bound, its formula, and the eigenvalues that reach it."""
+
+    value: float
+    formula: str
+    trigger: str
+
+
+def bound_by_formula(method: str | Method, dtype: torch.dtype = torch.float64) -> UpperBound:
+    """The largest kernel entry that a method of the paper can meet in some precision.
+
+    For ``svd-newton``, which has no kernel, the largest divided difference of the iteration, in the
+    unit where the trace is one. For ``exact`` the largest coefficient of its gradient to the features.
+
+    >>> bound_by_formula("svd-trunc").value
+    10000000000.0
+    """
+    method = resolve_method(method)
+    eps = torch.finfo(dtype).eps
+    gap = UpperBound(1 / eps**2, "1 / eps^2", NEIGHBOURS)
+    match method:
+        case SVDTrunc():
+            return UpperBound(method.bound, "T", "|lam_i - lam_j| <= 1 / T")
+        case SVDTaylor():
+            return UpperBound((method.degree + 1) / eps, "(K + 1) / eps", TIE)
+        case SVDPI():
+            return UpperBound(method.iterations / eps, "K / eps", TIE)
+        case SVDPade():
+            tie = UpperBound((method.degree + 1) / eps, "(K + 1) / eps", TIE)
+            return max(gap, tie, key=lambda bound: bound.value)
+        case MPNCov() | SVDTopN():
+            return gap
+        case SVDNewton():
+            return UpperBound(1.5**method.iterations, "(3 / 2)^K", "lam_i = lam_j = 0, tr P = 1")
+        case Exact():
+            return UpperBound(1.0, "s_j / (s_i + s_j) <= 1", "s_i = 0 < s_j")
+    raise ValueError(f"{method} has no kernel, and no bound is known here")
+
+
+def _candidates(dtype: torch.dtype) -> Tensor:
+    """Pairs of eigenvalues ``(k, 2)`` from eps up: ties, neighbours, and gaps of every size."""
+    eps = torch.finfo(dtype).eps
+    smaller = eps * torch.exp2(torch.arange(0, -math.log2(eps) + 1, 0.5, dtype=dtype))
+    ratios = 1 + torch.cat(
+        [
+            torch.zeros(1, dtype=dtype),
+            torch.exp2(torch.arange(math.log2(eps), 60, 0.5, dtype=dtype)),
+        ]
+    )
+    pairs = torch.stack(
+        [smaller[:, None].expand(-1, len(ratios)), smaller[:, None] * ratios], dim=-1
+    )
+    return pairs.flatten(0, 1)
+
+
+def bound_by_search(
+    rule: GradientRule, dtype: torch.dtype = torch.float64
+) -> tuple[float, tuple[float, float]]:
+    """The largest ``|K_ij|`` of a rule over pairs of eigenvalues from eps up, and the pair.
+
+    A grid over many orders of magnitude in eigenvalue and gap, then ever closer around the best.
+    """
+    pairs = _candidates(dtype)
+    eps = torch.finfo(dtype).eps
+    generator = torch.Generator().manual_seed(0)
+    best, where = -1.0, pairs[0]
+    for width in (1.0, 0.1, 1e-2, 1e-4, 1e-8):
+        values = rule(pairs)[:, 1, 0].abs()
+        k = int(values.argmax())
+        if float(values[k]) > best:
+            best, where = float(values[k]), pairs[k].clone()
+        noise = torch.randn(2000, 2, generator=generator, dtype=dtype)
+        pairs = (where * torch.exp(width * noise)).clamp_min(eps).sort(-1).values
+    return best, (float(where[0]), float(where[1]))
+
+
+def newton_bound_by_search(iterations: int, points: int = 400) -> tuple[float, tuple[float, float]]:
+    """The largest divided difference of the Newton-Schulz polynomial over eigenvalues in [0, 1].
+
+    Differences of values of the iteration itself, and derivatives by automatic differentiation where
+    the two eigenvalues are the same.
+    """
+
+    def iterate(a: Tensor) -> Tensor:
+        y, z = a, torch.ones_like(a)
+        for _ in range(iterations):
+            t = 1.5 - 0.5 * z * y
+            y, z = y * t, z * t
+        return y
+
+    a = torch.cat([torch.zeros(1), torch.logspace(-12, 0, points - 1)]).double().requires_grad_()
+    with torch.enable_grad():
+        y = iterate(a)
+        (slope,) = torch.autograd.grad(y.sum(), a)
+    a, y = a.detach(), y.detach()
+    gap = a[:, None] - a
+    quotient = torch.where(gap == 0, slope, (y[:, None] - y) / torch.where(gap == 0, 1, gap))
+    k = int(quotient.abs().argmax())
+    i, j = divmod(k, len(a))
+    return float(quotient[i, j].abs()), (float(a[i]), float(a[j]))
+
+
+def upper_bounds(dtype: torch.dtype = torch.float64) -> list[Record]:
+    """For every method of the paper that has one: the bound by formula and by search."""
+    records: list[Record] = []
+    for name, kind in METHODS.items():
+        method = kind()
+        rule = kernel_rule(method)
+        if isinstance(method, SVDNewton):
+            searched, pair = newton_bound_by_search(method.iterations)
+        elif rule is not None:
+            searched, pair = bound_by_search(rule, dtype)
+        else:
+            continue
+        bound = bound_by_formula(method, dtype)
+        records.append(
+            {
+                "method": name,
+                "formula": bound.formula,
+                "by_formula": bound.value,
+                "by_search": searched,
+                "trigger": bound.trigger,
+                "found_at_i": pair[1],
+                "found_at_j": pair[0],
+            }
+        )
+    return records

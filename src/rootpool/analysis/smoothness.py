@@ -1,0 +1,166 @@
+r"""Effective :math:`\beta`-smoothness of a loss (Santurkar et al. 2018).
+
+The gradient of a :math:`\beta`-smooth loss changes by at most :math:`\beta` times the distance. How
+much it really changes where an optimizer goes, along its own direction, is
+
+.. math:: \beta_{\mathrm{eff}} = \max_t
+    \frac{\| g(\theta) - g(\theta - t\, g(\theta)) \|}{\| t\, g(\theta) \|}
+
+over a range of steps t. Small is smooth.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rootpool.nn import CovariancePool, Method, resolve_method
+
+from .records import Record
+
+__all__ = ["effective_smoothness", "smoothness_by_method", "with_method"]
+
+Loss = Callable[[nn.Module, Any], Tensor]
+Parameters = dict[str, Tensor]
+STEPS = (
+    0.005,
+    0.01,
+    0.02,
+    0.05,
+    0.1,
+    0.2,
+)  # around the learning rates of the paper, 10^-1.1 at first
+
+
+class _LossOf(nn.Module):
+    """The loss as a module around the model, so that one call can be given other parameters."""
+
+    loss: Loss
+
+    def __init__(self, model: nn.Module, loss: Loss) -> None:
+        super().__init__()
+        self.model = model
+        object.__setattr__(self, "loss", loss)  # not a submodule, even if it is a module
+
+    def forward(self, batch: Any) -> Tensor:
+        value: Tensor = self.loss(self.model, batch)
+        if value.numel() != 1:
+            raise ValueError(f"loss(model, batch) must be one number, got {tuple(value.shape)}")
+        return value.reshape(())
+
+
+def _gradient_function(
+    model: nn.Module, loss: Loss, batch: Any
+) -> Callable[[Parameters], Parameters]:
+    """Parameters to gradients; the same function at every call, and nothing in the model changes.
+
+    The model is called with other parameters and copies of its buffers in place of its own, and each
+    call starts at the same state of the random numbers (dropout) and leaves it as it was.
+    """
+    wrapped = _LossOf(model, loss)
+    accelerators = {p.device for p in model.parameters() if p.device.type != "cpu"}
+    kind = next((device.type for device in accelerators), "cuda")
+
+    def gradient(parameters: Parameters) -> Parameters:
+        leaves = {name: p.detach().requires_grad_() for name, p in parameters.items()}
+        buffers = {f"model.{name}": b.clone() for name, b in model.named_buffers()}
+        with torch.random.fork_rng(list(accelerators), device_type=kind), torch.enable_grad():
+            value = torch.func.functional_call(wrapped, {**leaves, **buffers}, (batch,))
+            gradients = torch.autograd.grad(
+                value, list(leaves.values()), allow_unused=True, materialize_grads=True
+            )
+        return dict(zip(leaves, gradients, strict=True))
+
+    return gradient
+
+
+def _norm(tensors: Iterable[Tensor]) -> Tensor:
+    norms = [torch.linalg.vector_norm(t.double()).cpu() for t in tensors]
+    return torch.linalg.vector_norm(torch.stack(norms))
+
+
+def effective_smoothness(
+    model: nn.Module,
+    loss: Loss,
+    batch: Any,
+    *,
+    steps: Sequence[float] = STEPS,
+) -> dict[str, float]:
+    r"""The largest change of the gradient over the distance, along the gradient.
+
+    The model is left as it was: parameters, their ``grad``, buffers (running statistics), training
+    mode and random numbers. Dropout drops the same in every evaluation.
+
+    Args:
+        model: any module; those of its parameters count that require a gradient.
+        loss: ``loss(model, batch)``, a tensor of one element.
+        batch: passed to ``loss``.
+        steps: the t in the formula, learning rates to look ahead with.
+
+    Returns:
+        ``beta``; ``step``, the t that gives it; ``gradient_norm`` at the parameters. ``beta`` is NaN
+        where the gradient is zero, since there is no direction to go, or not finite.
+
+    >>> model = nn.Linear(1, 1, bias=False)
+    >>> effective_smoothness(model, lambda m, x: 1.5 * m(x).square().sum(), torch.ones(1, 1))[
+    ...     "beta"
+    ... ]
+    3.0...
+    """
+    if not steps or not all(t > 0 and math.isfinite(t) for t in steps):
+        raise ValueError(f"steps must be positive and finite, at least one, got {steps!r}")
+    start = {f"model.{n}": p.detach() for n, p in model.named_parameters() if p.requires_grad}
+    if not start:
+        raise ValueError("no parameter of the model requires a gradient: nothing to go along")
+    gradient = _gradient_function(model, loss, batch)
+    here = gradient(start)
+    norm = _norm(here.values())
+    ratios = []
+    for t in steps:
+        there = gradient({name: p - t * here[name] for name, p in start.items()})
+        ratios.append(_norm(there[name] - here[name] for name in start) / (t * norm))
+    beta, which = torch.stack(ratios).max(0)  # NaN wins
+    return {"beta": float(beta), "step": float(steps[int(which)]), "gradient_norm": float(norm)}
+
+
+@contextlib.contextmanager
+def with_method(model: nn.Module, method: str | Method) -> Iterator[None]:
+    """All covariance pools of a model with another method, for a while."""
+    pools = [module for module in model.modules() if isinstance(module, CovariancePool)]
+    if not pools:
+        raise ValueError("the model has no CovariancePool whose method could be changed")
+    before = [pool.method for pool in pools]
+    try:
+        for pool in pools:
+            pool.method = resolve_method(method)
+        yield
+    finally:
+        for pool, old in zip(pools, before, strict=True):
+            pool.method = old
+
+
+def smoothness_by_method(
+    model: nn.Module,
+    loss: Loss,
+    batch: Any,
+    methods: Iterable[str],
+    *,
+    steps: Sequence[float] = STEPS,
+) -> list[Record]:
+    """:func:`effective_smoothness` with each method in the covariance pools of one model.
+
+    The forward of all roots by eigendecomposition is the same, so what differs between their records is
+    the gradient alone.
+    """
+    records: list[Record] = []
+    for method in methods:
+        with with_method(model, method):
+            records.append(
+                {"method": method, **effective_smoothness(model, loss, batch, steps=steps)}
+            )
+    return records

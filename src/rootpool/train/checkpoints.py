@@ -1,0 +1,60 @@
+"""Checkpoints that are whole or absent, and that load without executing anything."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import torch
+from lightning.pytorch.plugins.io import TorchCheckpointIO
+
+__all__ = ["AtomicCheckpointIO", "write_atomically"]
+
+
+def write_atomically(path: str | Path, write: Callable[[BinaryIO], object]) -> None:
+    """Let ``write`` fill a file that appears under its name only when it is complete and on the disk.
+
+    A process killed in the middle, or a full disk, leaves the earlier file of that name untouched.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(partial)
+        raise
+
+
+class AtomicCheckpointIO(TorchCheckpointIO):
+    """Lightning's checkpoints, written through a temporary file *in the same folder* and a rename.
+
+    (Lightning's own goes through the system's temporary folder, and moving a file from there to another
+    disk copies it: a kill in that moment leaves half a checkpoint.)
+    """
+
+    def save_checkpoint(
+        self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None
+    ) -> None:
+        try:
+            write_atomically(path, lambda file: torch.save(checkpoint, file))
+        except (OSError, RuntimeError) as error:  # torch reports a full disk as a RuntimeError
+            raise OSError(
+                f"could not write the checkpoint {path}: {error}; the one before it is still good. "
+                "Free some space, then go on with --resume"
+            ) from error
+
+    def load_checkpoint(
+        self, path: str | Path, map_location: Any = None, weights_only: bool | None = None
+    ) -> dict[str, Any]:
+        state: dict[str, Any] = super().load_checkpoint(path, map_location, weights_only=True)
+        return state

@@ -1,0 +1,29 @@
+"""Labelled images: folders, the official layouts of fine-grained sets, and embedded photographs."""
+
+from .decode import BadImageError, decode_image
+from .files import ON_BAD_IMAGE, ImageFiles, find_bad_images
+from .layouts import LAYOUTS, Layout, open_splits
+from .patches import photo_patches
+from .photographs import PHOTOGRAPHS, Photograph
+from .splits import ImageSplits, LabelledImages, TensorImages, Transform
+from .transforms import fine_grained_transforms, imagenet_transforms
+
+__all__ = [
+    "LAYOUTS",
+    "ON_BAD_IMAGE",
+    "PHOTOGRAPHS",
+    "BadImageError",
+    "ImageFiles",
+    "ImageSplits",
+    "LabelledImages",
+    "Layout",
+    "Photograph",
+    "TensorImages",
+    "Transform",
+    "decode_image",
+    "find_bad_images",
+    "fine_grained_transforms",
+    "imagenet_transforms",
+    "open_splits",
+    "photo_patches",
+]

@@ -1,0 +1,97 @@
+"""Bounds by formula against a search that knows only the rules, and against other spectra."""
+
+import math
+
+import pytest
+import torch
+
+from rootpool.analysis import bound_by_formula, bound_by_search, upper_bounds
+from rootpool.analysis.bounds import newton_bound_by_search
+from rootpool.linalg import Ordinary, Pade, Taylor, Truncated
+from rootpool.nn import METHODS, SVDPI, SVDNewton, SVDPade, SVDTaylor, SVDTrunc, covariance_pool
+
+EPS = {torch.float64: 2.0**-52, torch.float32: 2.0**-23}
+dtypes = pytest.mark.parametrize("dtype", EPS)
+
+
+@dtypes
+def test_search_and_formula_agree(dtype):
+    records = upper_bounds(dtype)
+    names = {"mpn-cov", "svd-topn", "svd-trunc", "svd-pi", "svd-newton", "svd-taylor", "svd-pade"}
+    assert {r["method"] for r in records} == names
+    for record in records:
+        assert record["by_search"] == pytest.approx(record["by_formula"], rel=1e-6), record
+
+
+@dtypes
+@pytest.mark.parametrize(
+    ("method", "bound"),
+    [
+        (SVDTaylor(degree=9), lambda eps: 10 / eps),
+        (SVDPI(iterations=9), lambda eps: 9 / eps),
+        (SVDTrunc(bound=100.0), lambda eps: 100.0),
+        ("mpn-cov", lambda eps: eps**-2),
+        (SVDPade(degree=9), lambda eps: eps**-2),
+        (SVDPade(degree=2**60), lambda eps: max(2**60 / eps, eps**-2)),
+        (SVDNewton(iterations=3), lambda eps: 27 / 8),
+        ("exact", lambda eps: 1.0),
+    ],
+)
+def test_values(method, bound, dtype):
+    assert bound_by_formula(method, dtype).value == pytest.approx(bound(EPS[dtype]), rel=1e-12)
+
+
+@pytest.mark.parametrize("rule", [Taylor(5), Pade(5), Truncated(1e6), Ordinary()])
+def test_no_spectrum_exceeds_the_bound_of_the_search(rule):
+    best, (smaller, larger) = bound_by_search(rule)
+    pair = torch.tensor([smaller, larger], dtype=torch.float64)
+    assert float(rule(pair).abs().max()) == best
+    generator = torch.Generator().manual_seed(1)
+    for scale in (1e-16, 1e-8, 1.0):
+        lam = scale * torch.rand(200, 8, generator=generator, dtype=torch.float64)
+        lam = lam.clamp_min(EPS[torch.float64])
+        lam[:, 1] = lam[:, 0]
+        lam[:, 3] = lam[:, 2] * (1 + EPS[torch.float64])
+        assert float(rule(lam).abs().max()) <= best
+
+
+def test_triggers():
+    """The eigenvalues that the search found are those that the text names."""
+    eps = EPS[torch.float64]
+    for record in upper_bounds():
+        i, j = record["found_at_i"], record["found_at_j"]
+        match record["trigger"]:
+            case "lam_i = lam_j = eps":
+                assert (i, j) == (eps, eps)
+            case "lam_i and lam_j are eps and the next number above it":
+                assert (i, j) == (math.nextafter(eps, 1), eps)
+            case "|lam_i - lam_j| <= 1 / T":
+                assert abs(i - j) <= 1e-10
+            case "lam_i = lam_j = 0, tr P = 1":
+                assert (i, j) == (0, 0)
+            case other:
+                pytest.fail(other)
+
+
+@pytest.mark.parametrize("iterations", [1, 2, 5, 10])
+def test_newton_schulz_has_its_steepest_slope_at_zero(iterations):
+    value, where = newton_bound_by_search(iterations)
+    assert value == pytest.approx(1.5**iterations)
+    assert where == (0, 0)
+
+
+def test_the_gradient_of_exact_stays_within_its_bound():
+    """A channel of tiny variance: coefficients up to 1, so no more than 2 S U comes back."""
+    X = torch.randn(1, 2, 50, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    X[:, 1] *= 1e-12
+    X.requires_grad_()
+    G = torch.ones(1, 2, 2).double()
+    (gradient,) = torch.autograd.grad(covariance_pool(X, output="matrix"), X, G)
+    assert float(gradient.norm()) * math.sqrt(50) <= 2 * float(G.norm())
+
+
+def test_methods_without_a_bound():
+    for name in ("isqrt-cov", "gap", "log"):
+        with pytest.raises(ValueError, match="has no kernel, and no bound is known here"):
+            bound_by_formula(name)
+    assert "isqrt-cov" in METHODS

@@ -1,0 +1,198 @@
+"""The monitors in real training runs of a small model."""
+
+import math
+
+import pytest
+import torch
+
+lightning = pytest.importorskip("lightning.pytorch")
+
+from lightning.pytorch import LightningModule, Trainer  # noqa: E402
+from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
+
+from rootpool.analysis import gradient_statistics, spectrum_statistics  # noqa: E402
+from rootpool.analysis.callbacks import GradientMonitor, SpectrumMonitor  # noqa: E402
+from rootpool.nn import CovariancePool  # noqa: E402
+
+
+class Net(LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.pool = CovariancePool(6, reduction=4)
+        self.second = CovariancePool(6, "svd-trunc", compute_dtype=torch.float32)
+        self.head = torch.nn.Linear(self.pool.out_features + self.second.out_features, 3)
+        self.seen = []  # what entered the covariances, in every forward
+
+    def forward(self, x):
+        return self.head(torch.cat([self.pool(x), self.second(x)], 1))
+
+    def training_step(self, batch, _):
+        x, y = batch
+        x = x.clone().requires_grad_()
+        loss = torch.nn.functional.cross_entropy(self(x), y)
+        self.seen.append(x.detach())
+        return loss
+
+    def validation_step(self, batch, _):
+        self(batch[0])
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), 0.1)
+
+
+def batches(count=6):
+    g = torch.Generator().manual_seed(0)
+    x, y = torch.randn(4 * count, 6, 3, 3, generator=g), torch.randint(3, (4 * count,), generator=g)
+    return DataLoader(TensorDataset(x, y), batch_size=4)
+
+
+def fit(*callbacks, epochs=2, checkpoint=None, **options):
+    torch.manual_seed(0)
+    net = Net()
+    trainer = Trainer(
+        max_epochs=epochs,
+        accelerator="cpu",
+        callbacks=list(callbacks),
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        **options,
+    )
+    trainer.fit(net, batches(), batches(2), ckpt_path=checkpoint)
+    return trainer, net
+
+
+def hooks(net):
+    return sum(len(m._forward_hooks) + len(m._backward_hooks) for m in net.modules())
+
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.*does not have many workers",
+    "ignore:`isinstance.treespec, LeafSpec.` is deprecated:FutureWarning",  # Lightning's own
+)
+
+
+@pytest.mark.parametrize("monitor", [SpectrumMonitor, GradientMonitor])
+def test_off_by_default(monitor):
+    watcher = monitor()
+    _, net = fit(watcher, epochs=1)
+    assert watcher.records == []
+    assert hooks(net) == 0
+
+
+def test_spectrum_monitor_records_what_enters_each_covariance():
+    watcher = SpectrumMonitor(every_n_steps=4)
+    trainer, net = fit(watcher)
+    assert [(r["step"], r["epoch"], r["pool"]) for r in watcher.records] == [
+        (0, 0, "pool"), (0, 0, "second"), (4, 0, "pool"), (4, 0, "second"),
+        (8, 1, "pool"), (8, 1, "second"),
+    ]  # fmt: skip
+    eps = torch.finfo(torch.float32).eps  # of the second pool
+    for record in watcher.records[1::2]:
+        expected = spectrum_statistics(net.seen[record["step"]], eps=eps)
+        assert {k: record[k] for k in expected} == expected
+    # The first pool reduces 6 channels to 4 in this state of its batch norm.
+    assert all(r["rank"] <= 4 for r in watcher.records[::2])
+    assert hooks(net) == 0
+    logged = trainer.logged_metrics["spectrum/second/rank"]
+    assert logged == watcher.records[-1]["rank"]
+
+
+def test_monitors_do_not_change_the_training():
+    _, plain = fit()
+    _, watched = fit(SpectrumMonitor(1), GradientMonitor(1))
+    for a, b in zip(plain.parameters(), watched.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_gradient_monitor_records_what_each_pool_sends_back():
+    watcher = GradientMonitor(every_n_steps=5)
+    _, net = fit(watcher)
+    assert [r["step"] for r in watcher.records if r["pool"] == "second"] == [0, 5, 10]
+    for record in watcher.records:
+        assert record["nonfinite"] == 0
+        assert record["norm"] >= record["largest"] > 0
+    first = next(r for r in watcher.records if r["pool"] == "pool")
+    second = next(r for r in watcher.records if r["pool"] == "second")
+    assert math.isnan(first["largest_kernel"])  # exact has no kernel
+    same = gradient_statistics(net.seen[0], "svd-trunc", compute_dtype=torch.float32)
+    assert {k: second[k] for k in ("clamped", "tied", "largest_kernel")} == {
+        k: same[k] for k in ("clamped", "tied", "largest_kernel")
+    }
+
+
+def test_gradient_monitor_sees_the_gradient_of_the_loss():
+    """The only pool, no reduction: the gradient of the loss with respect to the images themselves."""
+
+    class Plain(Net):
+        def __init__(self):
+            super().__init__()
+            self.head = torch.nn.Linear(self.second.out_features, 3)
+            self.gradients = []
+
+        def forward(self, x):
+            if x.requires_grad:
+                x.register_hook(self.gradients.append)
+            return self.head(self.second(x))
+
+    torch.manual_seed(0)
+    net, watcher = Plain(), GradientMonitor(every_n_steps=3)
+    Trainer(
+        max_epochs=1, accelerator="cpu", callbacks=[watcher], logger=False, limit_val_batches=0,
+        enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
+    ).fit(net, batches(), batches(2))  # fmt: skip
+    assert [r["step"] for r in watcher.records] == [0, 3]
+    for record in watcher.records:
+        gradient = net.gradients[record["step"]]
+        assert record["norm"] == pytest.approx(float(gradient.norm()), rel=1e-5)
+        assert record["largest"] == float(gradient.abs().max())
+
+
+def test_samples_limits_the_maps():
+    watcher = SpectrumMonitor(every_n_steps=100, samples=2)
+    _, net = fit(watcher, epochs=1)
+    expected = spectrum_statistics(net.seen[0][:2], eps=torch.finfo(torch.float32).eps)
+    assert {k: watcher.records[1][k] for k in expected} == expected
+
+
+def test_accumulated_gradients_look_once_a_step():
+    watcher = SpectrumMonitor(every_n_steps=1)
+    _, net = fit(watcher, epochs=1, accumulate_grad_batches=3)
+    assert [r["step"] for r in watcher.records if r["pool"] == "pool"] == [0, 1]
+
+
+def test_records_survive_a_checkpoint(tmp_path):
+    first = SpectrumMonitor(every_n_steps=2)
+    trainer, _ = fit(first, epochs=1)
+    trainer.save_checkpoint(tmp_path / "half.ckpt")
+    second = SpectrumMonitor(every_n_steps=2)
+    fit(second, epochs=2, checkpoint=tmp_path / "half.ckpt")
+    whole = SpectrumMonitor(every_n_steps=2)
+    fit(whole, epochs=2)
+    assert second.records[: len(first.records)] == first.records
+    assert second.records == whole.records
+
+
+def test_hooks_go_when_training_breaks():
+    class Broken(Net):
+        def training_step(self, batch, _):
+            self(batch[0])
+            raise RuntimeError("broken on purpose")
+
+    net, watcher = Broken(), SpectrumMonitor(every_n_steps=1)
+    trainer = Trainer(
+        max_epochs=1, accelerator="cpu", callbacks=[watcher], logger=False, limit_val_batches=0,
+        enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
+    )  # fmt: skip
+    with pytest.raises(RuntimeError, match="broken on purpose"):
+        trainer.fit(net, batches(), batches(2))
+    assert hooks(net) == 0
+
+
+@pytest.mark.parametrize("monitor", [SpectrumMonitor, GradientMonitor])
+def test_wrong_arguments(monitor):
+    with pytest.raises(ValueError, match="every_n_steps must be an integer >= 0, got -1"):
+        monitor(every_n_steps=-1)
+    with pytest.raises(ValueError, match="samples must be an integer >= 1, got 0"):
+        monitor(samples=0)
