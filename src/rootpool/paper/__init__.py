@@ -1,0 +1,1 @@
+"""The paper's tables, figures and theory, next to what is measured here."""
