@@ -21,7 +21,8 @@ class ImageData(pl.LightningDataModule):
     Args:
         root: a folder that `open_splits` recognises, or ``photo-patches``.
         transform: a name in ``TRANSFORMS``; not used for ``photo-patches``, which have their own.
-        resize: pixels before the crop; None for the transform's own.
+        resize: pixels of the shorter side, or height and width, before the crop; None for the
+            transform's own.
         crop: pixels that the network sees; None for the transform's own.
         batch_size: samples of a training step, over *all* processes.
         workers: loading processes for each training process.
@@ -33,7 +34,7 @@ class ImageData(pl.LightningDataModule):
         self,
         root: str = PHOTO_PATCHES,
         transform: Literal["imagenet", "fine-grained"] = "imagenet",
-        resize: int | None = None,
+        resize: int | tuple[int, int] | None = None,
         crop: int | None = None,
         batch_size: int = 256,
         workers: int = 4,
