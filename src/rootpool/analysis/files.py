@@ -8,8 +8,8 @@ from pathlib import Path
 __all__ = ["write_whole"]
 
 
-def write_whole(path: str | Path, text: str) -> Path:
-    """Write UTF-8 text so that no reader, and no crash, ever sees half of it.
+def write_whole(path: str | Path, content: str | bytes) -> Path:
+    """Write bytes, or text in UTF-8, so that no reader, and no crash, ever sees half of it.
 
     The folder is made if it is missing. A lone surrogate (a file name in an unknown encoding) becomes
     a question mark.
@@ -19,7 +19,7 @@ def write_whole(path: str | Path, text: str) -> Path:
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         with open(part, "wb") as file:
-            file.write(text.encode(errors="replace"))
+            file.write(content if isinstance(content, bytes) else content.encode(errors="replace"))
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
