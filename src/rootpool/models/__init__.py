@@ -1,8 +1,11 @@
 """Networks with covariance pooling: any backbone of timm and torchvision, and the paper's own."""
 
 from .backbones import Backbone
+from .checkpoints import load_checkpoint, save_checkpoint
 from .classifier import PooledClassifier
 from .factory import create_model, names
+from .files import read_tensors
+from .groups import parameter_groups
 from .presets import PRESETS, Preset
 from .spec import ModelSpec
 
@@ -13,5 +16,9 @@ __all__ = [
     "PooledClassifier",
     "Preset",
     "create_model",
+    "load_checkpoint",
     "names",
+    "parameter_groups",
+    "read_tensors",
+    "save_checkpoint",
 ]
