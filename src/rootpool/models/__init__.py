@@ -3,6 +3,7 @@
 from .backbones import Backbone
 from .checkpoints import load_checkpoint, save_checkpoint
 from .classifier import PooledClassifier
+from .export import export_onnx, export_program
 from .factory import create_model, names
 from .files import read_tensors
 from .groups import parameter_groups
@@ -16,6 +17,8 @@ __all__ = [
     "PooledClassifier",
     "Preset",
     "create_model",
+    "export_onnx",
+    "export_program",
     "load_checkpoint",
     "names",
     "parameter_groups",
