@@ -8,7 +8,18 @@ from statistics import fmean, stdev
 from typing import Any
 
 import rootpool
-from rootpool.analysis.page import Code, Facts, Heading, List, Mono, Note, Page, Paragraph, Picture, Table
+from rootpool.analysis.page import (
+    Code,
+    Facts,
+    Heading,
+    List,
+    Mono,
+    Note,
+    Page,
+    Paragraph,
+    Picture,
+    Table,
+)
 from rootpool.analysis.plots import (
     dots_with_spread,
     learning_curve_panels,
@@ -74,9 +85,13 @@ def comparisons(rows: Sequence[dict[str, Any]]) -> dict[str, list[Comparison]]:
             (run, run.removesuffix(", hybrid")) for run in hybrids
         ],
         "Is an accurate root worse than Newton-Schulz, standalone?": [
-            (run, "isqrt-cov") for run in alone if run not in ("gap", "isqrt-cov") and "isqrt-cov" in runs
+            (run, "isqrt-cov")
+            for run in alone
+            if run not in ("gap", "isqrt-cov") and "isqrt-cov" in runs
         ],
-        "And with the hybrid protocol?": [(run, "isqrt-cov") for run in hybrids if "isqrt-cov" in runs],
+        "And with the hybrid protocol?": [
+            (run, "isqrt-cov") for run in hybrids if "isqrt-cov" in runs
+        ],
     }
     return {question: compare(rows, pairs) for question, pairs in questions.items() if pairs}
 
@@ -94,7 +109,11 @@ def _table(rows: Sequence[dict[str, Any]]) -> Table:
     return Table(
         ["run", "final error, %", "best error, %", "training error, %", "seconds"],
         [
-            [run, *(cell([row[key] for row in group]) for key in keys), cell([r["seconds"] for r in group])]
+            [
+                run,
+                *(cell([row[key] for row in group]) for key in keys),
+                cell([r["seconds"] for r in group]),
+            ]
             for run, group in ordered
         ],
         caption="Validation error after the last epoch and at its best, with the standard deviation over "
