@@ -221,7 +221,7 @@ def write_page(results: Sequence[Result], path: str | Path) -> Path:
         Paragraph(
             (
                 "Grey patches of 28 pixels from the photographs inside scikit-image and scikit-learn, 2016 "
-                "for training and 1800, from other parts of the pictures, for validation; three convolutions, "
+                "for training and 1800 from other parts of the pictures for validation; three convolutions, "
                 "64 channels at 7 x 7 positions; SGD with rate 0.08, momentum 0.9 and weight decay 5e-4, "
                 "batches of 32, 8 epochs, rate divided by ten at 4 and 6, switch at 5. All of it: ",
                 Mono("rootpool train --recipe patches-exact --show"),
