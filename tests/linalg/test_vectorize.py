@@ -2,7 +2,7 @@ import pytest
 import torch
 
 import matrices
-from rootpool.linalg import from_triangle, to_triangle, triangle_size
+from rootpool.linalg import from_triangle, to_triangle, triangle_size, triangle_weights
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 5])
@@ -32,3 +32,13 @@ def test_bad_input():
         from_triangle(torch.zeros(4))
     with pytest.raises(ValueError, match="got \\(\\)"):
         from_triangle(torch.tensor(1.0))
+
+
+@pytest.mark.parametrize("n", [0, 1, 5])
+@pytest.mark.parametrize("dtype", matrices.DTYPES)
+def test_weighted_triangles_have_the_frobenius_inner_product(n, dtype):
+    A, B = matrices.random_symmetric(2, n, n, dtype=dtype)
+    w = triangle_weights(n, dtype=dtype)
+    assert w.dtype == dtype
+    expected = (A * B).sum()
+    assert torch.allclose((w * to_triangle(A)) @ (w * to_triangle(B)), expected, rtol=1e-5)

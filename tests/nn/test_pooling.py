@@ -159,7 +159,10 @@ def test_without_gradient_nothing_is_saved():
             lambda: CovariancePool(4, compute_dtype=torch.float16),
             "compute_dtype must be torch.float32",
         ),
-        (lambda: CovariancePool(4, output="vector"), "output must be one of triangle, matrix"),
+        (
+            lambda: CovariancePool(4, output="vector"),
+            "output must be one of triangle, isometric, matrix",
+        ),
         (lambda: CovariancePool(4, "svd-padee"), "unknown method 'svd-padee'; choose from exact, "),
     ],
 )
@@ -174,7 +177,9 @@ def test_bad_features():
         pool(torch.zeros(2, 3, 5, 5))
     with pytest.raises(ValueError, match=r"expects 4 channels"):
         pool(torch.zeros(3))
-    with pytest.raises(ValueError, match="output must be one of triangle, matrix, got 'bogus'"):
+    with pytest.raises(
+        ValueError, match="output must be one of triangle, isometric, matrix, got 'bogus'"
+    ):
         covariance_pool(torch.zeros(2, 4, 5, 5), "isqrt-cov", output="bogus")
     X = torch.zeros(2, 4, 5, 5)
     X[1, 2, 3, 3] = torch.inf

@@ -265,7 +265,9 @@ def test_bad_input():
         covariance_root(torch.zeros(2, 3, 0))
     with pytest.raises(TypeError, match=r"floating-point features, got torch.int64"):
         covariance_root(torch.zeros(2, 3, 4, dtype=torch.int64))
-    with pytest.raises(ValueError, match="output must be one of triangle, matrix, got 'vector'"):
+    with pytest.raises(
+        ValueError, match="output must be one of triangle, isometric, matrix, got 'vector'"
+    ):
         covariance_root(torch.zeros(2, 3, 4), output="vector")
     with pytest.raises(TypeError, match=r"needs a root by eigendecomposition, got ISqrtCov"):
         covariance_root(torch.zeros(2, 3, 4), ISqrtCov())

@@ -6,11 +6,11 @@ import csv
 import io
 import json
 import math
-import os
-import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TypeAlias
+
+from .files import write_atomically
 
 __all__ = ["Record", "Value", "mean_by", "read_records", "write_records"]
 
@@ -96,19 +96,7 @@ def write_records(records: Iterable[Record], path: str | Path) -> None:
     """
     path = Path(path)
     text = _format(path)[0](list(records))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with open(handle, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
-        # A temporary file is for its owner alone; this one gets the rights of any new file.
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(temporary, 0o666 & ~mask)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    write_atomically(path, text)
 
 
 def read_records(path: str | Path) -> list[Record]:

@@ -17,7 +17,7 @@ from .rules import (
 )
 from .scalar import FUNCTIONS, Power, ScalarFunction
 from .svd import SVDResult, svd
-from .vectorize import from_triangle, to_triangle, triangle_size
+from .vectorize import from_triangle, to_triangle, triangle_size, triangle_weights
 
 __all__ = [
     "FUNCTIONS",
@@ -47,4 +47,5 @@ __all__ = [
     "svd",
     "to_triangle",
     "triangle_size",
+    "triangle_weights",
 ]

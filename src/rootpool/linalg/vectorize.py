@@ -7,12 +7,27 @@ import math
 import torch
 from torch import Tensor
 
-__all__ = ["from_triangle", "to_triangle", "triangle_size"]
+__all__ = ["from_triangle", "to_triangle", "triangle_size", "triangle_weights"]
 
 
 def triangle_size(n: int) -> int:
     """Number of entries on and above the diagonal of an ``n x n`` matrix."""
     return n * (n + 1) // 2
+
+
+def triangle_weights(
+    n: int, *, dtype: torch.dtype | None = None, device: torch.device | None = None
+) -> Tensor:
+    r"""1 on the diagonal, :math:`\sqrt2` off it: with them triangles have the Frobenius inner product.
+
+    .. math:: \langle w \circ \mathrm{tri}(A), w \circ \mathrm{tri}(B) \rangle = \mathrm{tr}(A B)
+
+    >>> triangle_weights(2)
+    tensor([1.0000, 1.4142, 1.0000])
+    """
+    row, column = torch.triu_indices(n, n, device=device).unbind()
+    weights = torch.full((triangle_size(n),), math.sqrt(2), dtype=dtype, device=device)
+    return weights.masked_fill(row == column, 1)
 
 
 def _positions(n: int, device: torch.device) -> Tensor:

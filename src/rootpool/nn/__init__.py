@@ -1,5 +1,6 @@
 """Modules: covariances, their roots, covariance pooling and whitening."""
 
+from .branches import BranchPool
 from .covariance import Covariance, covariance
 from .methods import (
     BASELINES,
@@ -23,17 +24,21 @@ from .methods import (
 )
 from .pooling import CovariancePool, covariance_pool
 from .root import covariance_root
+from .scaling import Factor, Length, Scaling
 from .whitening import Whitening
 
 __all__ = [
     "BASELINES",
     "METHODS",
     "SVDPI",
+    "BranchPool",
     "Covariance",
     "CovariancePool",
     "Exact",
+    "Factor",
     "GlobalAverage",
     "ISqrtCov",
+    "Length",
     "MPNCov",
     "MatrixLog",
     "MatrixPower",
@@ -44,6 +49,7 @@ __all__ = [
     "SVDTaylor",
     "SVDTopN",
     "SVDTrunc",
+    "Scaling",
     "SignedSqrt",
     "Whitening",
     "covariance",

@@ -74,6 +74,12 @@ __all__ = [
 class Method(ABC):
     """A normalisation of covariances, ``(..., d, d)`` to ``(..., d, d)``."""
 
+    @property
+    def name(self) -> str:
+        """Its name in ``METHODS`` or ``BASELINES``; the class's own for a method from elsewhere."""
+        known = METHODS | BASELINES
+        return next((n for n, kind in known.items() if kind is type(self)), type(self).__name__)
+
     @abstractmethod
     def __call__(self, P: Tensor) -> Tensor:
         """Normalise covariances."""

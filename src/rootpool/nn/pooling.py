@@ -5,11 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from rootpool.linalg import to_triangle, triangle_size
+from rootpool.linalg import to_triangle, triangle_size, triangle_weights
 
 from .covariance import covariance, flatten_positions
 from .methods import METHODS, Exact, GlobalAverage, Method, SpectralRoot, resolve_method
 from .root import check_options, covariance_root
+from .scaling import Scaling
 
 __all__ = ["CovariancePool", "covariance_pool"]
 
@@ -27,7 +28,9 @@ def covariance_pool(
         features: ``(B, C, H, W)`` or ``(B, C, N)``, any floating-point dtype.
         method: a name in ``METHODS`` or ``BASELINES``, or a method with its parameters.
         compute_dtype: what covariance and normalisation are computed in, float64 in the paper.
-        output: ``"triangle"``, ``(B, C (C + 1) / 2)`` in row-major order, or ``"matrix"``.
+        output: ``"triangle"``, ``(B, C (C + 1) / 2)`` in row-major order; ``"isometric"``, the
+            same with off-diagonal entries times the root of 2, so that inner products are those of the
+            matrices; or ``"matrix"``.
 
     Returns:
         The representation in the dtype of the features; ``(B, C)`` for ``"gap"``.
@@ -44,7 +47,11 @@ def covariance_pool(
         if isinstance(method, SpectralRoot) and type(method) in METHODS.values():
             return covariance_root(X, method, compute_dtype=compute_dtype, output=output)
         Q = method(covariance(X.to(compute_dtype)))
-        return (Q if output == "matrix" else to_triangle(Q)).to(X.dtype)
+        if output != "matrix":
+            Q = to_triangle(Q)
+        if output == "isometric":
+            Q = Q * triangle_weights(X.shape[1], dtype=Q.dtype, device=Q.device)
+        return Q.to(X.dtype)
 
 
 class CovariancePool(nn.Module):
@@ -59,7 +66,9 @@ class CovariancePool(nn.Module):
         reduction: channels after a 1x1 convolution with batch norm and ReLU (256 in the paper's
             ResNets); None for no reduction.
         compute_dtype: what covariance and normalisation are computed in.
-        output: ``"triangle"`` or ``"matrix"``.
+        output: ``"triangle"``, ``"isometric"`` or ``"matrix"``, as in :func:`covariance_pool`.
+        scaling: what is done to the vector of each sample, :class:`Length` or :class:`Factor`;
+            None, as in the paper, leaves it alone.
 
     Shape:
         ``(B, in_channels, H, W)`` or ``(B, in_channels, N)`` to ``(B, out_features)``, or
@@ -79,15 +88,21 @@ class CovariancePool(nn.Module):
         reduction: int | None = None,
         compute_dtype: torch.dtype = torch.float64,
         output: str = "triangle",
+        scaling: Scaling | None = None,
     ) -> None:
         super().__init__()
         for name, value in (("in_channels", in_channels), ("reduction", reduction)):
             if value is not None and (not isinstance(value, int) or value < 1):
                 raise ValueError(f"{name} must be a positive integer, got {value!r}")
         check_options(compute_dtype, output)
+        if scaling is not None and not isinstance(scaling, Scaling):
+            raise TypeError(
+                f"scaling must be a Scaling, such as Length({scaling!r}), or None, got {scaling!r}"
+            )
         self.in_channels = in_channels
         self.compute_dtype = compute_dtype
         self.output = output
+        self.scaling = scaling
         self.reduction = (
             nn.Identity()
             if reduction is None
@@ -131,15 +146,18 @@ class CovariancePool(nn.Module):
             )
         if features.dim() == 3:
             features = features.unsqueeze(-1)
-        return covariance_pool(
+        pooled = covariance_pool(
             self.reduction(features),
             self._method,
             compute_dtype=self.compute_dtype,
             output=self.output,
         )
+        if self.scaling is None:
+            return pooled
+        return self.scaling(pooled.flatten(1)).view_as(pooled)
 
     def extra_repr(self) -> str:
         return (
             f"{self.in_channels}, method={self._method}, compute_dtype={self.compute_dtype}, "
-            f"output={self.output!r}, out_features={self.out_features}"
+            f"output={self.output!r}, scaling={self.scaling}, out_features={self.out_features}"
         )

@@ -24,7 +24,7 @@ from torch import Tensor
 from rootpool.linalg.checks import first_index
 from rootpool.linalg.decompose import eigh_forward, is_plain, roundoff
 from rootpool.linalg.parallel import run_pieces
-from rootpool.linalg.vectorize import triangle_size
+from rootpool.linalg.vectorize import triangle_size, triangle_weights
 
 from .covariance import flatten_positions
 from .methods import METHODS, Exact, SpectralRoot
@@ -32,7 +32,7 @@ from .triangle import pack_product, unpack_times
 
 __all__ = ["OUTPUTS", "check_options", "covariance_root"]
 
-OUTPUTS = ("triangle", "matrix")
+OUTPUTS = ("triangle", "isometric", "matrix")
 
 
 # --------------------------------------------------------------------------------------------------
@@ -304,7 +304,9 @@ def covariance_root(
         method: a root of ``METHODS`` that is computed by eigendecomposition; default :class:`Exact`.
         compute_dtype: float64, or float32 for half the time. Singular values below the square root of
             the precision (1e-7 or 1e-3 of the largest) count as zeros.
-        output: ``"triangle"``, ``(B, C (C + 1) / 2)`` in row-major order, or ``"matrix"``.
+        output: ``"triangle"``, ``(B, C (C + 1) / 2)`` in row-major order; ``"isometric"``, the
+            same with off-diagonal entries times the root of 2, so that inner products are those of the
+            matrices; or ``"matrix"``.
 
     Returns:
         The roots in the dtype of the features.
@@ -319,6 +321,9 @@ def covariance_root(
     kind = next((name for name, kinds in METHODS.items() if kinds is type(method)), None)
     if kind is None or not isinstance(method, SpectralRoot):
         raise TypeError(f"covariance_root needs a root by eigendecomposition, got {method!r}")
+    if output == "isometric":
+        Q = covariance_root(X, method, compute_dtype=compute_dtype)
+        return Q * triangle_weights(X.shape[1], dtype=Q.dtype, device=Q.device)
     parameters = [float(p) for p in dataclasses.astuple(method)]
     if is_plain(X) and not (X.requires_grad and torch.is_grad_enabled()):
         return _forward(X, kind, parameters, compute_dtype, output, False)[0]

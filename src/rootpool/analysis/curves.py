@@ -1,0 +1,195 @@
+"""Runs over time: errors by epoch, spectra by step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+
+from .drawing import WIDE, Record, below, left_out, legend, logarithmic, styled
+from .palette import GRID, INK, MUTED, styles
+from .series import Series, collect
+
+__all__ = ["learning_curve_panels", "learning_curves", "spectrum_over_training"]
+
+LABELS = {
+    "train_loss": "training loss",
+    "train_error": "training error, %",
+    "val_error": "validation error, %",
+    "condition_mean": "condition number, mean",
+    "condition_median": "condition number, median",
+    "eigenvalue_ratio": "first eigenvalue ratio λ₁ / λ₂",
+}
+DASHES: dict[str, Any] = {"standalone": "-", "hybrid": "--"}
+SWITCH, DECAY = "switch", "rate decay"
+
+
+@styled
+def learning_curves(
+    records: Sequence[Record],
+    value: str = "val_error",
+    switch_epoch: int | None = None,
+    decay_epochs: Sequence[int] = (),
+    *,
+    width: float = WIDE,
+) -> Figure:
+    """One line a run, the mean over its seeds, in a band of one standard deviation; hybrid dashed.
+
+    Args:
+        records: mappings with ``run``, ``method``, ``protocol`` (``"standalone"`` or ``"hybrid"``),
+            ``seed``, ``epoch`` and the value; errors in percent.
+        value: which number to draw.
+        switch_epoch: first epoch with the second method of the hybrid protocol.
+        decay_epochs: first epochs with a lower learning rate.
+        width: inches.
+    """
+    lines, missing = collect(records, "epoch", value)
+    figure = Figure(figsize=(width, 4.2), layout="constrained")
+    axes = figure.add_subplot()
+    handles = _draw_lines(axes, lines)
+    decades = _scale(axes, lines, factor=3)  # what matters is at the low end
+    _mark_changes(axes, switch_epoch, decay_epochs, labels=True)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_ylabel(_label(value, decades))
+    below(figure, "epoch", *_remarks(lines, missing))
+    legend(figure, handles, width)
+    return figure
+
+
+@styled
+def learning_curve_panels(
+    records: Sequence[Record],
+    value: str = "val_error",
+    switch_epoch: int | None = None,
+    decay_epochs: Sequence[int] = (),
+    *,
+    width: float = WIDE,
+) -> Figure:
+    """:func:`learning_curves` for many methods: one panel each, the others in grey behind it."""
+    lines, missing = collect(records, "epoch", value)
+    methods = list(dict.fromkeys(line.method for line in lines))
+    columns = min(len(methods), max(1, round(width / 2.2)))
+    rows = math.ceil(len(methods) / columns)
+    figure = Figure(figsize=(width, 0.6 + 1.7 * rows), layout="constrained")
+    grid = list(figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).flat)
+    for axes, method in zip(grid, methods, strict=False):
+        for line in lines:
+            if line.method != method:
+                axes.plot(line.x, line.centre, color=GRID.light, linewidth=1)
+        _draw_lines(axes, [line for line in lines if line.method == method])
+        _mark_changes(axes, switch_epoch, decay_epochs, labels=False)
+        axes.set_title(method, loc="left")
+        axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
+    decades = _scale(grid[0], lines, factor=3)
+    for axes in grid[len(methods) :]:
+        axes.set_visible(False)
+    figure.supylabel(_label(value, decades), fontsize=9)
+    below(figure, "epoch", *_remarks(lines, missing))
+    legend(figure, _protocol_handles(lines, switch_epoch, decay_epochs), width)
+    return figure
+
+
+@styled
+def spectrum_over_training(
+    records: Sequence[Record],
+    value: str = "condition_mean",
+    x: str = "step",
+    *,
+    width: float = WIDE,
+) -> Figure:
+    """A property of the covariances over training, one line a run; logarithmic if it spans decades.
+
+    Args:
+        records: mappings with ``run``, ``step``, ``epoch`` and the value, and ``method``,
+            ``protocol`` and ``seed`` where there are several.
+        value: which number to draw.
+        x: ``"step"`` or ``"epoch"``.
+        width: inches.
+    """
+    lines, missing = collect(records, x, value)
+    figure = Figure(figsize=(width, 3.6), layout="constrained")
+    axes = figure.add_subplot()
+    handles = _draw_lines(axes, lines)
+    decades = _scale(axes, lines, factor=30)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_ylabel(_label(value, decades))
+    below(figure, x, *_remarks(lines, missing))
+    legend(figure, handles, width)
+    return figure
+
+
+def _draw_lines(axes: Axes, lines: Sequence[Series]) -> dict[str, Line2D]:
+    """Lines in their bands; the legend's handles by run."""
+    looks = styles(line.method for line in lines)
+    handles = {}
+    for line in lines:
+        style = looks[line.method]
+        if line.seeds > 1:
+            axes.fill_between(
+                line.x, line.low, line.high, color=style.colour, alpha=0.14, linewidth=0
+            )
+        (handles[line.run],) = axes.plot(
+            line.x,
+            line.centre,
+            color=style.colour,
+            linestyle=DASHES.get(line.protocol, "-"),
+            marker=style.marker,
+            markevery=max(1, len(line.x) // 8),
+            markeredgewidth=0,
+        )
+    return handles
+
+
+def _mark_changes(
+    axes: Axes, switch_epoch: int | None, decay_epochs: Sequence[int], *, labels: bool
+) -> None:
+    """A change at the start of epoch e lies between the values at the ends of e - 1 and e."""
+    changes = [(epoch, DECAY, ":", 1.01 if labels else 1.0) for epoch in decay_epochs]
+    if switch_epoch is not None:
+        changes.append((switch_epoch, SWITCH, "-", 1.06 if labels else 1.0))
+    across = axes.get_xaxis_transform()
+    for epoch, text, line, height in changes:
+        x = epoch - 0.5
+        look: dict[str, Any] = {"transform": across, "color": MUTED.light}
+        axes.plot([x, x], [0, height], line, linewidth=1, clip_on=False, **look)
+        if labels:
+            axes.text(x, height, text, ha="center", va="bottom", size=8, **look)
+
+
+def _protocol_handles(
+    lines: Sequence[Series], switch_epoch: int | None, decay_epochs: Sequence[int]
+) -> dict[str, Line2D]:
+    used = [name for name in DASHES if any(line.protocol == name for line in lines)]
+    handles = {name: Line2D([], [], color=INK.light, linestyle=DASHES[name]) for name in used}
+    if switch_epoch is not None:
+        handles[SWITCH] = Line2D([], [], color=MUTED.light, linewidth=1)
+    if decay_epochs:
+        handles[DECAY] = Line2D([], [], color=MUTED.light, linewidth=1, linestyle=":")
+    return handles
+
+
+def _scale(axes: Axes, lines: Sequence[Series], factor: float) -> bool:
+    """A logarithmic axis if the lines span that factor; whether it is one."""
+    values = [value for line in lines for value in line.centre]
+    decades = bool(values) and min(values) > 0 and max(values) > factor * min(values)
+    if decades:
+        # A band may reach zero or below; the axis is that of the lines.
+        axes.set_ylim(min(values) / 1.15, max(values) * 1.15)
+        logarithmic(axes, "y")
+    return decades
+
+
+def _label(value: str, decades: bool) -> str:
+    return LABELS.get(value, value.replace("_", " ")) + ", logarithmic" * decades
+
+
+def _remarks(lines: Sequence[Series], missing: int) -> list[str]:
+    """What a reader must know about bands and gaps."""
+    seeds = max((line.seeds for line in lines), default=1)
+    bands = [f"bands: ± one standard deviation over {seeds} seeds"] if seeds > 1 else []
+    return bands + left_out(missing)

@@ -1,0 +1,119 @@
+"""Tables of text and numbers."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from .blocks import Rendering, caption_html
+from .text import Number, Text, to_html, to_markdown, to_plain
+
+__all__ = ["Cell", "Table"]
+
+Cell: TypeAlias = Text | float | None
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells; columns of numbers are set right, the best of a column in bold.
+
+    Args:
+        headers: names of the columns.
+        rows: cells in that order: text, numbers, or None for what is not known.
+        caption: what the table shows.
+        best: by header, whether the ``"lowest"`` or the ``"highest"`` number is best.
+    """
+
+    headers: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    caption: Text = ""
+    best: Mapping[str, Literal["lowest", "highest"]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            if len(row) != len(self.headers):
+                raise ValueError(
+                    f"a row has {len(row)} cells for {len(self.headers)} headers: {list(row)!r}"
+                )
+        unknown = set(self.best) - set(self.headers)
+        if unknown:
+            raise ValueError(
+                f"best names {', '.join(sorted(unknown))}; the headers are {', '.join(self.headers)}"
+            )
+
+    def _numeric(self) -> list[bool]:
+        columns = zip(*self.rows, strict=True) if self.rows else [()] * len(self.headers)
+        known = [[cell for cell in column if cell is not None] for column in columns]
+        return [bool(cells) and all(_value(c) is not None for c in cells) for cells in known]
+
+    def _best(self) -> set[tuple[int, int]]:
+        """Places of the best cells; equal as they read are equally good."""
+        places = set()
+        for header, kind in self.best.items():
+            column = list(self.headers).index(header)
+            values = {i: _value(row[column]) for i, row in enumerate(self.rows)}
+            finite = {i: v for i, v in values.items() if v is not None and math.isfinite(v)}
+            if len(finite) > 1:
+                winner = (min if kind == "lowest" else max)(finite, key=finite.__getitem__)
+                places |= {(i, column) for i in finite if finite[i] == finite[winner]}
+        return places
+
+    def html(self, rendering: Rendering) -> str:
+        numeric, best = self._numeric(), self._best()
+        label = html.escape(to_plain(self.caption) or "table")
+        head = "".join(
+            f'<th scope="col"{_right(right)}>{html.escape(header)}</th>'
+            for header, right in zip(self.headers, numeric, strict=True)
+        )
+        body = "\n".join(self._html_row(i, row, numeric, best) for i, row in enumerate(self.rows))
+        return (
+            f'<div class="scroll" role="region" aria-label="{label}" tabindex="0"><table>\n'
+            f"{caption_html(self.caption, 'caption')}<thead><tr>{head}</tr></thead>\n"
+            f"<tbody>\n{body}\n</tbody></table></div>"
+        )
+
+    def _html_row(
+        self, i: int, row: Sequence[Cell], numeric: Sequence[bool], best: set[tuple[int, int]]
+    ) -> str:
+        cells = []
+        for j, cell in enumerate(row):
+            text = to_html(_shown(cell))
+            if (i, j) in best:
+                text = f'<strong class="best">{text}</strong>'
+            tag = 'th scope="row"' if j == 0 else "td"
+            cells.append(f"<{tag}{_right(numeric[j])}>{text}</{tag[:2]}>")
+        return f"<tr>{''.join(cells)}</tr>"
+
+    def markdown(self, rendering: Rendering) -> str:
+        best = self._best()
+        lines = [
+            "| " + " | ".join(to_markdown(header) for header in self.headers) + " |",
+            "| " + " | ".join("---:" if right else "---" for right in self._numeric()) + " |",
+        ]
+        for i, row in enumerate(self.rows):
+            cells = [to_markdown(_shown(cell)) for cell in row]
+            bold = [f"**{cell}**" if (i, j) in best else cell for j, cell in enumerate(cells)]
+            lines.append("| " + " | ".join(bold) + " |")
+        table = "\n".join(lines)
+        return f"{to_markdown(self.caption)}\n\n{table}" if self.caption else table
+
+
+def _value(cell: Cell) -> float | None:
+    if isinstance(cell, Number):
+        return cell.value
+    return cell if isinstance(cell, (int, float)) else None
+
+
+def _shown(cell: Cell) -> Text:
+    if cell is None:
+        return "–"
+    if isinstance(cell, int):
+        return f"{cell}"
+    return Number(cell, form=".4g") if isinstance(cell, float) else cell
+
+
+def _right(right: bool) -> str:
+    return ' class="number"' if right else ""

@@ -1,0 +1,142 @@
+"""One call for a network with covariance pooling on any backbone."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import timm
+from torch import Tensor, nn
+
+from rootpool.nn import CovariancePool, GlobalAverage, Method, resolve_method
+
+from .backbones import TORCHVISION_PREFIX, timm_backbone, torchvision_backbone, torchvision_names
+from .classifier import PooledClassifier
+from .files import read_tensors
+from .presets import PRESETS, Parts
+from .spec import ModelSpec
+
+__all__ = ["create_model", "names"]
+
+# Wider maps are reduced to this before their covariance is taken: 2048 channels, as of a ResNet-50,
+# would make 2 million features and a last layer of 2 billion weights.
+REDUCTION = 256
+
+
+def names(pattern: str = "*") -> list[str]:
+    """Names that ``create_model`` knows and that match a pattern: ours, torchvision's, timm's.
+
+    >>> names("p*")[:4]
+    ['paper/alexnet', 'paper/resnet50', 'paper/resnet101', 'patchnet']
+    >>> names("torchvision/vgg11*")
+    ['torchvision/vgg11', 'torchvision/vgg11_bn']
+    """
+    return fnmatch.filter([*PRESETS, *torchvision_names(), *timm.list_models()], pattern)
+
+
+def create_model(
+    name: str,
+    pool: str | Method | nn.Module = "exact",
+    num_classes: int = 1000,
+    *,
+    reduction: int | None = None,
+    pretrained: bool = False,
+    weights: Any = None,
+    **backbone_options: Any,
+) -> PooledClassifier:
+    """A backbone with covariance pooling in the place of its own.
+
+    Args:
+        name: a name in ``PRESETS``, a torchvision classifier such as ``"torchvision/alexnet"``, or a
+            timm model; :func:`names` lists them.
+        pool: a name in ``METHODS`` or ``BASELINES``, a method with its parameters, or any module that
+            maps a feature map to ``(B, out_features)`` and has ``out_features``. ``"gap"`` gives the
+            vanilla head: average pooling without reduction, for ``paper/alexnet`` AlexNet's own.
+        num_classes: outputs.
+        reduction: channels after a 1x1 convolution before the covariance; 0 for no reduction. None is
+            what the preset says, and otherwise 256 for wider backbones, as in the paper; none for gap.
+        pretrained: ImageNet weights for the backbone, fetched by timm or torchvision.
+        weights: instead of those, torchvision's weights by name (such as ``"IMAGENET1K_V1"``), or the
+            path of a local file with the weights of the original network, under timm's or
+            torchvision's names. For whole networks with pooling see ``load_checkpoint``.
+        backbone_options: for the preset or the timm or torchvision model, such as ``last_stride`` or
+            ``in_chans``.
+
+    >>> import torch
+    >>> model = create_model("patchnet", "svd-pade", num_classes=18)
+    >>> model(torch.randn(2, 1, 28, 28)).shape
+    torch.Size([2, 18])
+    >>> model.pool.method = "exact"
+    """
+    if not isinstance(num_classes, int) or num_classes < 1:
+        raise ValueError(f"num_classes must be a positive integer, got {num_classes!r}")
+    parts = _parts(name, pretrained, weights, backbone_options)
+    preset = PRESETS.get(name)
+    default = preset.reduction if preset else REDUCTION
+    spec = None
+    if not isinstance(pool, nn.Module):
+        spec = ModelSpec(name, resolve_method(pool), num_classes, reduction, backbone_options)
+    head = _pool(pool, parts, reduction, default)
+    classifier = parts.classifier(head.out_features, num_classes)  # type: ignore[arg-type]
+    return PooledClassifier(parts.backbone, head, classifier, spec)
+
+
+def _pool(
+    pool: str | Method | nn.Module, parts: Parts, reduction: int | None, default: int | None
+) -> nn.Module:
+    channels = parts.backbone.num_features
+    if isinstance(pool, nn.Module):
+        if reduction is not None:
+            raise ValueError(
+                "reduction belongs to pools given by name; give it to the module itself"
+            )
+        if not isinstance(getattr(pool, "out_features", None), int):
+            raise TypeError(f"a pool needs out_features, the width of its output; got {pool}")
+        if getattr(pool, "in_channels", channels) != channels:
+            raise ValueError(
+                f"the pool expects {pool.in_channels} channels, but the backbone gives {channels}"
+            )
+        return pool
+    method = resolve_method(pool)
+    vanilla = isinstance(method, GlobalAverage)
+    if vanilla and parts.vanilla is not None:
+        if reduction:
+            raise ValueError("the vanilla head of this preset has no reduction; leave it out")
+        return parts.vanilla
+    if reduction is None and not vanilla and default is not None and channels > default:
+        reduction = default
+    made = CovariancePool(channels, method, reduction or None)
+    for layer in made.reduction.modules():
+        if isinstance(layer, nn.Conv2d):  # as in both repositories: batch norm hides its scale, but
+            nn.init.kaiming_normal_(
+                layer.weight, mode="fan_out", nonlinearity="relu"
+            )  # not its rate
+    return made
+
+
+def _parts(name: str, pretrained: bool, weights: Any, options: Mapping[str, Any]) -> Parts:
+    if pretrained and weights is not None:
+        raise ValueError("give pretrained=True or weights=..., not both")
+    tensors: Mapping[str, Tensor] | None = None
+    if isinstance(weights, os.PathLike) or (isinstance(weights, str) and os.path.isfile(weights)):
+        tensors, weights = read_tensors(weights)[0], None
+    from_torchvision = name in PRESETS or name.startswith(TORCHVISION_PREFIX)
+    if from_torchvision and pretrained:
+        weights = "DEFAULT"
+    if name in PRESETS:
+        preset = PRESETS[name]
+        for option in options:
+            if option not in preset.options:
+                raise TypeError(
+                    f"{name} has no option {option!r}; it has {', '.join(preset.options)}"
+                )
+        return preset.build(weights, tensors, **options)
+    if from_torchvision:
+        return Parts(torchvision_backbone(name, weights=weights, tensors=tensors, **options))
+    if weights is not None:
+        raise FileNotFoundError(
+            f"there is no file {weights!r}; timm's own weights: pretrained=True"
+        )
+    return Parts(timm_backbone(name, pretrained=pretrained, tensors=tensors, **options))

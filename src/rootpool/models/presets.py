@@ -1,0 +1,158 @@
+"""The paper's networks, layer by layer, and a small one for the embedded data: one table."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+
+from .backbones import Backbone, torchvision_backbone
+
+__all__ = ["PRESETS", "FlatPool", "Parts", "Preset"]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a preset is put together from.
+
+    ``classifier(in_features, num_classes)`` makes the last layers; ``vanilla`` is the pooling of the
+    original network where that is not global average pooling.
+    """
+
+    backbone: Backbone
+    classifier: Callable[[int, int], nn.Module] = nn.Linear
+    vanilla: nn.Module | None = None
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A network by name: ``build(weights, tensors, **options)`` gives its parts.
+
+    ``reduction`` is the number of channels that covariance pooling sees, None for those of the map.
+    """
+
+    build: Callable[..., Parts]
+    reduction: int | None = None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Names and defaults of the options."""
+        parameters = list(inspect.signature(self.build).parameters.values())
+        return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+
+
+class FlatPool(nn.Sequential):
+    """AlexNet's own head: positions side by side, ``(B, channels * size * size)``."""
+
+    def __init__(self, channels: int, size: int) -> None:
+        super().__init__(nn.MaxPool2d(3, stride=2), nn.AdaptiveAvgPool2d(size), nn.Flatten())
+        self.out_features = channels * size * size
+
+
+def _alexnet(weights: Any, tensors: Mapping[str, Tensor] | None, *, norm: bool = True) -> Parts:
+    """AlexNet without its last max pooling: 256 channels at 13 x 13 positions for 224 pixels.
+
+    The classifier has AlexNet's three layers, the first as wide as the pooling gives (32896). With
+    ``pool="gap"`` it is the original: max pooling to 6 x 6, flattened (9216).
+
+    Args:
+        norm: True for the form of the paper's repository, with batch norm after each convolution and no
+            dropout; False for torchvision's, without batch norm and with dropout, which the
+            earlier repository has and ImageNet weights exist for.
+    """
+    if norm and (weights is not None or tensors is not None):
+        raise ValueError(
+            "paper/alexnet with batch norm has no ImageNet weights; use norm=False for torchvision's"
+        )
+    if norm:
+        layers: list[nn.Module] = []
+        for inputs, outputs, kernel, stride, padding, pooled in (
+            (3, 64, 11, 4, 2, True),
+            (64, 192, 5, 1, 2, True),
+            (192, 384, 3, 1, 1, False),
+            (384, 256, 3, 1, 1, False),
+            (256, 256, 3, 1, 1, False),
+        ):
+            layers += [
+                nn.Conv2d(inputs, outputs, kernel, stride, padding),
+                nn.BatchNorm2d(outputs),
+                nn.ReLU(inplace=True),
+            ]
+            layers += [nn.MaxPool2d(3, stride=2)] if pooled else []
+        backbone = Backbone(nn.Sequential(*layers), 256)
+    else:
+        backbone = torchvision_backbone("alexnet", weights=weights, tensors=tensors)
+        body: Any = backbone.body
+        backbone.body = body.features
+
+    def classifier(in_features: int, num_classes: int) -> nn.Sequential:
+        def dropout() -> list[nn.Module]:
+            return [] if norm else [nn.Dropout()]
+
+        return nn.Sequential(
+            *dropout(),
+            nn.Linear(in_features, 4096),
+            nn.ReLU(inplace=True),
+            *dropout(),
+            nn.Linear(4096, 4096),
+            nn.ReLU(inplace=True),
+            nn.Linear(4096, num_classes),
+        )
+
+    return Parts(backbone, classifier, FlatPool(256, 6))
+
+
+def _resnet(name: str) -> Callable[..., Parts]:
+    def build(weights: Any, tensors: Mapping[str, Tensor] | None, *, last_stride: int = 2) -> Parts:
+        """A ResNet whose 2048 channels are reduced to 256 before covariance pooling.
+
+        With ``pool="gap"`` it is the original network, without reduction.
+
+        Args:
+            last_stride: stride of the last stage. 2 gives 7 x 7 positions at 224 pixels: torchvision's
+                network, which the scripts of the paper's repository train. 1 gives 14 x 14: the network
+                of Li et al. (2018) and of the ``mpncovresnet`` in both repositories. The paper does not
+                say; the weights have the same shapes.
+        """
+        if last_stride not in (1, 2):
+            raise ValueError(
+                "last_stride must be 2 (7 x 7 positions at 224 pixels) or 1 (14 x 14), "
+                f"got {last_stride!r}"
+            )
+        backbone = torchvision_backbone(name, weights=weights, tensors=tensors)
+        body: Any = backbone.body
+        for convolution in (body.layer4[0].conv2, body.layer4[0].downsample[0]):
+            convolution.stride = (last_stride, last_stride)
+        return Parts(backbone)
+
+    return build
+
+
+def _patchnet(weights: Any, tensors: Mapping[str, Tensor] | None, *, norm: bool = True) -> Parts:
+    """Three convolutions for grey 28 x 28 patches: 64 channels at 7 x 7 positions, so N < d.
+
+    Args:
+        norm: batch norm after each convolution. Without it, the gradient of a batch is the mean of
+            those of its halves, which distributed training can be tested by.
+    """
+    if weights is not None or tensors is not None:
+        raise ValueError("patchnet has no ImageNet weights")
+    layers: list[nn.Module] = []
+    for inputs, outputs, kernel, stride in ((1, 24, 5, 2), (24, 32, 3, 1), (32, 64, 3, 2)):
+        layers.append(
+            nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=not norm)
+        )
+        layers += [nn.BatchNorm2d(outputs)] if norm else []
+        layers.append(nn.ReLU(inplace=True))
+    return Parts(Backbone(nn.Sequential(*layers), 64, input_size=(1, 28, 28)))
+
+
+PRESETS: dict[str, Preset] = {
+    "paper/alexnet": Preset(_alexnet),
+    "paper/resnet50": Preset(_resnet("resnet50"), reduction=256),
+    "paper/resnet101": Preset(_resnet("resnet101"), reduction=256),
+    "patchnet": Preset(_patchnet),
+}

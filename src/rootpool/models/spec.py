@@ -1,0 +1,42 @@
+"""How a network was made, as a value that fits into a file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from rootpool.nn import BASELINES, METHODS, Method
+
+__all__ = ["ModelSpec"]
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """The arguments of ``create_model``, but for weights.
+
+    >>> spec = ModelSpec("patchnet", METHODS["svd-trunc"](bound=1e8), 18)
+    >>> spec.to_json()
+    '{"name": "patchnet", "pool": ["svd-trunc", {"bound": 100000000.0}], "num_classes": 18,
+      "reduction": null, "options": {}}'
+    >>> ModelSpec.from_json(spec.to_json()) == spec
+    True
+    """
+
+    name: str
+    pool: Method
+    num_classes: int
+    reduction: int | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        names = {method: name for name, method in (METHODS | BASELINES).items()}
+        pool = [names[type(self.pool)], asdict(self.pool)]
+        return json.dumps({**vars(self), "pool": pool})
+
+    @classmethod
+    def from_json(cls, text: str) -> ModelSpec:
+        values = json.loads(text)
+        name, parameters = values["pool"]
+        return cls(**{**values, "pool": (METHODS | BASELINES)[name](**parameters)})

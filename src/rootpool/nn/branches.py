@@ -1,0 +1,113 @@
+"""Poolings of several feature maps, concatenated for one classifier."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from .methods import GlobalAverage, Method, resolve_method
+from .pooling import CovariancePool
+
+__all__ = ["BranchPool"]
+
+
+class BranchPool(nn.Module):
+    r"""One pooling a branch, each of the feature map of a stage; their vectors side by side.
+
+    .. math:: v = [\, p_1(X_{t_1}), \dots, p_k(X_{t_k}) \,]
+
+    Reduction, method and scaling belong to each pooling. A stage may feed several branches. The
+    method of all covariances together can be changed on a live module, as that of one pooling.
+
+    Args:
+        branches: pairs of a stage and its pooling. The stage is a key of the maps: the name of a
+            stage for a backbone that returns a dictionary, an index for a list. The pooling is any
+            module with ``out_features`` that maps ``(B, C, H, W)`` to one vector, or matrix, a sample.
+
+    Shape:
+        a dictionary or sequence of maps ``(B, C_t, H_t, W_t)`` to ``(B, out_features)``.
+
+    >>> from rootpool.nn import Length
+    >>> pool = BranchPool(
+    ...     [
+    ...         (
+    ...             "middle",
+    ...             CovariancePool(112, reduction=64, output="isometric", scaling=Length(4)),
+    ...         ),
+    ...         ("last", CovariancePool(1280, "gap", scaling=Length(1.5, power=0.5))),
+    ...     ]
+    ... )
+    >>> pool.out_features
+    3360
+    >>> maps = {"middle": torch.randn(2, 112, 10, 10), "last": torch.randn(2, 1280, 5, 5)}
+    >>> pool(maps).shape
+    torch.Size([2, 3360])
+    """
+
+    def __init__(self, branches: Iterable[tuple[str | int, nn.Module]]) -> None:
+        super().__init__()
+        branches = list(branches)
+        if not branches:
+            raise ValueError("BranchPool needs at least one (stage, pooling) branch, got none")
+        for stage, pool in branches:
+            if not isinstance(getattr(pool, "out_features", None), int):
+                raise TypeError(
+                    f"the pooling of stage {stage!r} must be a module with out_features, such as "
+                    f"CovariancePool, got {type(pool).__name__}"
+                )
+        self.stages = tuple(stage for stage, _ in branches)
+        self.pools = nn.ModuleList(pool for _, pool in branches)
+
+    @property
+    def method(self) -> Method:
+        """The method of all branches but those of averages; assign a name or a value to change it."""
+        methods = {pool.method for pool in self._covariance_pools()}
+        if len(methods) != 1:
+            raise ValueError(
+                f"the branches have {len(methods)} different methods; look at pools[i].method"
+            )
+        return methods.pop()
+
+    @method.setter
+    def method(self, method: str | Method) -> None:
+        for pool in self._covariance_pools():
+            pool.method = resolve_method(method)
+
+    def _covariance_pools(self) -> list[CovariancePool]:
+        return [
+            pool
+            for pool in self.pools
+            if isinstance(pool, CovariancePool) and not isinstance(pool.method, GlobalAverage)
+        ]
+
+    @property
+    def out_features(self) -> int:
+        """Numbers a sample in the output: the sum over the branches."""
+        return sum(cast(int, pool.out_features) for pool in self.pools)
+
+    def forward(self, maps: Mapping[str, Tensor] | Sequence[Tensor]) -> Tensor:
+        vectors = []
+        for stage, pool in zip(self.stages, self.pools, strict=True):
+            try:
+                features = maps[stage]  # type: ignore[index]
+            except (KeyError, IndexError, TypeError):
+                raise ValueError(
+                    f"BranchPool needs the feature map of stage {stage!r}, got {_describe(maps)}; "
+                    "let the backbone return that stage"
+                ) from None
+            vectors.append(pool(features).flatten(1))
+        return torch.cat(vectors, 1)
+
+    def extra_repr(self) -> str:
+        return f"stages={self.stages}, out_features={self.out_features}"
+
+
+def _describe(maps: object) -> str:
+    if isinstance(maps, Mapping):
+        return f"a dictionary of {', '.join(map(repr, maps))}"
+    if isinstance(maps, Sequence):
+        return f"a sequence of {len(maps)} maps"
+    return type(maps).__name__

@@ -1,0 +1,83 @@
+r"""Scalings of pooled vectors as values: ``(B, d)`` in, ``(B, d)`` out.
+
+The paper leaves the triangle of the root as it is. When vectors of several poolings meet in one
+classifier their relative sizes matter, and a scaling sets them.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+__all__ = ["Factor", "Length", "Scaling"]
+
+
+@dataclass(frozen=True)
+class Scaling(ABC):
+    """A scaling of vectors, ``(..., d)`` to ``(..., d)``."""
+
+    @abstractmethod
+    def __call__(self, vectors: Tensor) -> Tensor:
+        """Scale vectors."""
+
+
+def _check_positive(owner: Scaling, **values: float) -> None:
+    for name, value in values.items():
+        if not (value > 0 and math.isfinite(value)):
+            raise ValueError(
+                f"{type(owner).__name__}.{name} must be positive and finite, got {value!r}"
+            )
+
+
+@dataclass(frozen=True)
+class Factor(Scaling):
+    """Every vector times the same number.
+
+    >>> Factor(0.5)(torch.tensor([[3.0, 4.0]]))
+    tensor([[1.5000, 2.0000]])
+    """
+
+    factor: float
+
+    def __post_init__(self) -> None:
+        _check_positive(self, factor=self.factor)
+
+    def __call__(self, vectors: Tensor) -> Tensor:
+        return vectors * self.factor
+
+
+@dataclass(frozen=True)
+class Length(Scaling):
+    r"""Every vector brought to the same Euclidean length.
+
+    .. math::
+        v \mapsto \text{length} \, \frac{u}{|u|}, \qquad
+        u_i = \mathrm{sign}(v_i) |v_i|^\text{power}
+
+    ``Length(1)`` is L2 normalisation; with ``power=0.5`` that of the signed square root, which
+    B-CNN (Lin et al. 2015) and improved Fisher vectors use. Zero vectors stay zero. A power below 1 has
+    an infinite derivative at zero entries; there it is 0.
+
+    >>> Length(10.0)(torch.tensor([[3.0, -4.0], [0.0, 0.0]]))
+    tensor([[ 6., -8.],
+            [ 0.,  0.]])
+    """
+
+    length: float = 1.0
+    power: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check_positive(self, length=self.length, power=self.power)
+
+    def __call__(self, vectors: Tensor) -> Tensor:
+        # A sum of squares needs more range than half precision has.
+        u = vectors.to(torch.promote_types(vectors.dtype, torch.float32))
+        if self.power != 1:
+            zero = u == 0
+            u = torch.where(zero, 0, torch.where(zero, 1, u).abs() ** self.power * u.sign())
+        norm = torch.linalg.vector_norm(u, dim=-1, keepdim=True)
+        return (u * (self.length / torch.where(norm == 0, 1, norm))).to(vectors.dtype)

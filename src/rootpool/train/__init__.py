@@ -1,0 +1,1 @@
+"""Training: data, recipes and the hybrid protocol of the paper."""

@@ -1,0 +1,38 @@
+"""Checkpoints that are whole or absent, and that load without executing anything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.pytorch.plugins.io import TorchCheckpointIO
+
+from rootpool.analysis.files import write_atomically
+
+__all__ = ["AtomicCheckpointIO"]
+
+
+class AtomicCheckpointIO(TorchCheckpointIO):
+    """Lightning's checkpoints, written through a temporary file *in the same folder* and a rename.
+
+    (Lightning's own goes through the system's temporary folder, and moving a file from there to another
+    disk copies it: a kill in that moment leaves half a checkpoint.)
+    """
+
+    def save_checkpoint(
+        self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None
+    ) -> None:
+        try:
+            write_atomically(path, lambda file: torch.save(checkpoint, file))
+        except (OSError, RuntimeError) as error:  # torch reports a full disk as a RuntimeError
+            raise OSError(
+                f"could not write the checkpoint {path}: {error}; the one before it is still good. "
+                "Free some space, then go on with --resume"
+            ) from error
+
+    def load_checkpoint(
+        self, path: str | Path, map_location: Any = None, weights_only: bool | None = None
+    ) -> dict[str, Any]:
+        state: dict[str, Any] = super().load_checkpoint(path, map_location, weights_only=True)
+        return state

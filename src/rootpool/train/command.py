@@ -1,0 +1,118 @@
+"""What the commands do: read a recipe, run it, say what came out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from .evaluation import evaluate as evaluate_run
+from .evaluation import load_run
+from .evaluation import predict as predict_images
+from .recipes import Recipe, load_recipe, recipe_names
+from .run import LAST, prepare
+from .settings import SettingsError, apply_overrides, as_yaml, merge, resolve
+
+__all__ = ["evaluate", "predict", "recipes", "train"]
+
+
+def train(
+    recipe: str,
+    *,
+    data: str | None = None,
+    weights: str | None = None,
+    output: str | None = None,
+    resume: bool = False,
+    on_bad_image: str | None = None,
+    overrides: Sequence[str] = (),
+    show: bool = False,
+) -> int:
+    """Train by a recipe; the result and its configuration are in the output folder."""
+    loaded = load_recipe(recipe)
+    flags = {"data": {"root": data, "on_bad_image": on_bad_image}, "model": {"weights": weights}}
+    given = {
+        part: {k: v for k, v in values.items() if v is not None} for part, values in flags.items()
+    }
+    settings = resolve(apply_overrides(merge(loaded.config, given), overrides))
+    if show:
+        print(as_yaml(settings), end="")
+        return 0
+    _check_needs(loaded, settings)
+    folder = Path(output or Path("runs") / recipe)
+    run = prepare(settings, folder, resume=resume)
+    checkpoint = run.last if resume and run.last.is_file() else None
+    run.fit(resume_from=checkpoint)
+    if run.trainer.is_global_zero:
+        _report(run.trainer.callback_metrics, folder)
+    return 0
+
+
+def _check_needs(recipe: Recipe, settings: Any) -> None:
+    has = {
+        "--data": settings.data.root != "photo-patches",
+        "--weights": settings.model.weights is not None,
+    }
+    missing = [option for option in recipe.needs if not has[option]]
+    if missing:
+        raise SettingsError(
+            f"recipe {recipe.name} needs "
+            + " and ".join(f"{option} ({recipe.needs[option]})" for option in missing)
+        )
+    for option, path in (("--data", settings.data.root), ("--weights", settings.model.weights)):
+        if option in recipe.needs and not os.path.exists(path):
+            raise SettingsError(
+                f"{option} {path} does not exist; it should be {recipe.needs[option]}"
+            )
+
+
+def _report(metrics: Any, folder: Path) -> None:
+    console = Console()
+    errors = {name: float(metrics[name]) for name in ("val_error", "val_error5") if name in metrics}
+    if errors:
+        console.print(
+            "validation error: " + ", ".join(f"{v:.2f} % ({k})" for k, v in errors.items())
+        )
+    console.print(f"{folder}: {LAST}, best.ckpt, history.csv, config.yaml", highlight=False)
+
+
+def evaluate(checkpoint: str, data: str | None) -> int:
+    """Print the errors of a checkpoint."""
+    run = load_run(checkpoint)
+    metrics = evaluate_run(run, data)
+    table = Table(title=f"{checkpoint} after epoch {run.epoch}")
+    for heading in ("samples", "top-1 error", "top-5 error", "loss"):
+        table.add_column(heading, justify="right")
+    table.add_row(
+        str(metrics["samples"]),
+        f"{metrics['val_error']:.2f} %",
+        f"{metrics['val_error5']:.2f} %",
+        f"{metrics['val_loss']:.4f}",
+    )
+    Console().print(table)
+    return 0
+
+
+def predict(checkpoint: str, images: Sequence[str]) -> int:
+    """Print the most probable classes of images."""
+    run = load_run(checkpoint)
+    for image, classes in zip(images, predict_images(run, images), strict=True):
+        table = Table(title=image, show_header=False)
+        for name, probability in classes:
+            table.add_row(name, f"{100 * probability:.1f} %")
+        Console().print(table)
+    return 0
+
+
+def recipes(words: Sequence[str]) -> int:
+    """List recipes whose names contain all words."""
+    found = [load_recipe(name) for name in recipe_names() if all(word in name for word in words)]
+    if not found:
+        raise SettingsError(f"no recipe has {' and '.join(words)} in its name")
+    width = max(len(recipe.name) for recipe in found)
+    for recipe in found:
+        print(f"{recipe.name:<{width}}  {recipe.about}")
+    return 0

@@ -1,0 +1,152 @@
+"""Recognise how a data set lies on the disk, and open it in place."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from .files import ON_BAD_IMAGE, ImageFiles, without_bad_images
+from .readers import Listing, read_cars, read_cub, read_dogs, read_folders
+from .splits import ImageSplits, Transform
+
+__all__ = ["LAYOUTS", "Layout", "open_splits"]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A way to lay out a data set.
+
+    Args:
+        name: what it is called.
+        parts: files and folders that it must have; of each, the places where it may be.
+        read: from the places, in that order, to the list of images.
+    """
+
+    name: str
+    parts: tuple[tuple[str, ...], ...]
+    read: Callable[..., Listing]
+
+    def find(self, root: Path) -> list[Path | None]:
+        """Where each part is under ``root``; None for a part that is not there."""
+        return [
+            next((root / place for place in places if (root / place).exists()), None)
+            for places in self.parts
+        ]
+
+
+def _either(name: str, folder: str) -> tuple[str, str]:
+    return name, f"{folder}/{name}"
+
+
+LAYOUTS: tuple[Layout, ...] = (
+    Layout(
+        "cub-200-2011",
+        (
+            ("images.txt",),
+            ("image_class_labels.txt",),
+            ("train_test_split.txt",),
+            ("classes.txt",),
+            ("images",),
+        ),
+        read_cub,
+    ),
+    Layout(
+        "stanford-dogs",
+        (_either("train_list.mat", "lists"), _either("test_list.mat", "lists"), ("Images",)),
+        read_dogs,
+    ),
+    Layout(
+        "stanford-cars",
+        (
+            _either("cars_train_annos.mat", "devkit"),
+            _either("cars_test_annos_withlabels.mat", "devkit"),
+            _either("cars_meta.mat", "devkit"),
+            ("cars_train",),
+            ("cars_test",),
+        ),
+        read_cars,
+    ),
+    Layout("image-folder", (("train",), ("val", "test")), read_folders),
+)
+
+
+def open_splits(
+    data: str | os.PathLike[str],
+    *,
+    train_transform: Transform,
+    val_transform: Transform,
+    on_bad_image: str = "raise",
+) -> ImageSplits:
+    """Open a data set in one of the ``LAYOUTS``, in place.
+
+    Args:
+        data: the folder that holds it.
+        train_transform: from a PIL image in RGB to a tensor, for training.
+        val_transform: the same for validation.
+        on_bad_image: ``"raise"`` stops at the first file that cannot be decoded, when it is needed;
+            ``"skip"`` decodes every file once beforehand and leaves the bad ones out, with a list on
+            the standard error. Labels and classes stay as they are, and every process finds the same
+            images. It takes about as long as an epoch of loading.
+    """
+    if on_bad_image not in ON_BAD_IMAGE:
+        raise ValueError(f"on_bad_image must be {' or '.join(ON_BAD_IMAGE)}, got {on_bad_image!r}")
+    root = Path(data).expanduser()
+    layout, places = _recognise(root)
+    listing = layout.read(*places)
+    train, val = listing.train, listing.val
+    for name, samples in (("training", train), ("validation", val)):
+        if not samples:
+            raise ValueError(f"{root} ({layout.name}) lists no {name} images")
+    if on_bad_image == "skip":
+        train, val = without_bad_images(train, val, listing.classes)
+    return ImageSplits(
+        train=ImageFiles(train, train_transform),
+        val=ImageFiles(val, val_transform),
+        classes=listing.classes,
+        name=layout.name,
+        channels=3,
+    )
+
+
+def _recognise(root: Path) -> tuple[Layout, list[Path]]:
+    if not root.is_dir():
+        what = "is a file" if root.exists() else "does not exist"
+        raise FileNotFoundError(
+            f"data folder {root} {what}; give the folder that holds the data set"
+        )
+    matches = _matches(root)
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        names = " and ".join(layout.name for layout, _ in matches)
+        raise ValueError(f"{root} looks like {names}; move what does not belong elsewhere")
+    raise FileNotFoundError(_nothing_recognised(root))
+
+
+def _matches(root: Path) -> list[tuple[Layout, list[Path]]]:
+    found = [(layout, layout.find(root)) for layout in LAYOUTS]
+    return [
+        (layout, [place for place in places if place is not None])
+        for layout, places in found
+        if None not in places
+    ]
+
+
+def _nothing_recognised(root: Path) -> str:
+    """What was looked for, what is there, and which folder below would do."""
+    lines = [f"no known data set in {root}; looked for"]
+    for layout in LAYOUTS:
+        missing = [
+            " or ".join(places)
+            for places, place in zip(layout.parts, layout.find(root), strict=True)
+            if place is None
+        ]
+        lines.append(f"  {layout.name}: no {', no '.join(missing)}")
+    entries = sorted(entry.name + "/" * entry.is_dir() for entry in root.iterdir())
+    more = f" and {len(entries) - 10} more" if len(entries) > 10 else ""
+    lines.append(f"found {', '.join(entries[:10]) or 'an empty folder'}{more}")
+    below = [entry for entry in sorted(root.iterdir()) if entry.is_dir() and _matches(entry)]
+    lines += [f"try {entry}, which is {_matches(entry)[0][0].name}" for entry in below]
+    return "\n".join(lines)

@@ -1,0 +1,186 @@
+"""Readers of the official layouts: what the lists of a data set say, checked, nothing decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import Any
+
+import numpy as np
+from scipy.io import loadmat
+from torchvision.datasets.folder import IMG_EXTENSIONS, make_dataset
+
+from .files import Sample
+
+__all__ = ["Listing", "read_cars", "read_cub", "read_dogs", "read_folders"]
+
+EXTENSIONS = (*IMG_EXTENSIONS, ".gif")
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The files of a data set: paths with labels for both splits, and the names of the labels."""
+
+    train: list[Sample]
+    val: list[Sample]
+    classes: tuple[str, ...]
+
+
+# --------------------------------------------------------------------------------------------------
+# Folders
+
+
+def read_folders(train: Path, val: Path) -> Listing:
+    """``train/<class>/*.jpg`` and ``val/<class>/*.jpg``; classes in the order of their names."""
+    classes, others = _class_folders(train), _class_folders(val)
+    if classes != others:
+        raise ValueError(
+            f"{train} and {val} must have the same class folders; "
+            f"only in {train.name}: {_some(sorted(set(classes) - set(others)))}; "
+            f"only in {val.name}: {_some(sorted(set(others) - set(classes)))}"
+        )
+    indices = {name: index for index, name in enumerate(classes)}
+    return Listing(
+        train=make_dataset(str(train), indices, EXTENSIONS),
+        val=make_dataset(str(val), indices, EXTENSIONS),
+        classes=tuple(classes),
+    )
+
+
+def _class_folders(folder: Path) -> list[str]:
+    names = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
+    names = [name for name in names if not name.startswith(".")]  # .ipynb_checkpoints
+    if not names:
+        raise FileNotFoundError(f"{folder} has no class folders; expected {folder}/<class>/<image>")
+    return names
+
+
+def _some(names: Sequence[str]) -> str:
+    """Up to ten names, and how many more."""
+    more = f" and {len(names) - 10} more" if len(names) > 10 else ""
+    return (", ".join(names[:10]) or "none") + more
+
+
+# --------------------------------------------------------------------------------------------------
+# CUB-200-2011: lines of an image number and a value in four text files
+
+
+def read_cub(names: Path, labels: Path, split: Path, classes: Path, images: Path) -> Listing:
+    """Caltech-UCSD Birds: images.txt, image_class_labels.txt, train_test_split.txt, classes.txt."""
+    class_names, files = _table(classes), _table(names)
+    label_of, is_train = _table(labels), _table(split)
+    for path, table in ((labels, label_of), (split, is_train)):
+        if table.keys() != files.keys():
+            wrong = sorted(table.keys() ^ files.keys())
+            raise ValueError(f"{path} and {names.name} list different images: {_some(wrong)}")
+    if unknown := sorted(set(label_of.values()) - class_names.keys()):
+        raise ValueError(
+            f"{labels} has classes that {classes.name} does not name: {_some(unknown)}"
+        )
+    if unknown := sorted(set(is_train.values()) - {"0", "1"}):
+        raise ValueError(f"{split} must say 1 (train) or 0 (test), got {_some(unknown)}")
+    index_of = {number: index for index, number in enumerate(class_names)}
+    samples: dict[str, list[Sample]] = {"1": [], "0": []}
+    for number, file in files.items():
+        sample = (inside(images, file, names), index_of[label_of[number]])
+        samples[is_train[number]].append(sample)
+    return Listing(samples["1"], samples["0"], tuple(class_names.values()))
+
+
+def _table(path: Path) -> dict[str, str]:
+    """Lines ``key value``, in order."""
+    table: dict[str, str] = {}
+    text = path.read_text(encoding="utf-8", errors="surrogateescape")  # as file names have it
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        key, _, value = line.strip().partition(" ")
+        if not value or key in table:
+            problem = "repeats a number" if key in table else "must be a number and a value"
+            raise ValueError(f"{path}, line {number} {problem}, got {line!r}")
+        table[key] = value.strip()
+    return table
+
+
+# --------------------------------------------------------------------------------------------------
+# Stanford Dogs and Cars: MATLAB files
+
+
+def read_dogs(train: Path, test: Path, images: Path) -> Listing:
+    """Stanford Dogs: ``file_list`` and ``labels`` of train_list.mat and test_list.mat.
+
+    A class is called like its folder, for example ``n02085620-Chihuahua``.
+    """
+    names: dict[int, str] = {}
+    splits = []
+    for path in (train, test):
+        files, labels = _matlab(path, "file_list", "labels")
+        splits.append(_samples(path, images, files, labels))
+        for file, label in zip(files, map(int, labels), strict=True):
+            folder = PurePosixPath(str(file)).parts[0]
+            if names.setdefault(label, folder) != folder:
+                raise ValueError(
+                    f"{path} gives class {label} two folders, {names[label]} and {folder}"
+                )
+    classes = tuple(names[label] for label in sorted(names))
+    if sorted(names) != list(range(1, len(names) + 1)) or len(set(classes)) < len(classes):
+        raise ValueError(
+            f"{train} and {test.name} must number the class folders 1, 2, ..., got "
+            f"{_some([f'{label}: {names[label]}' for label in sorted(names)])}"
+        )
+    return Listing(splits[0], splits[1], classes)
+
+
+def read_cars(
+    train: Path, test: Path, meta: Path, train_images: Path, test_images: Path
+) -> Listing:
+    """Stanford Cars: ``annotations`` with file names and classes, ``class_names`` in cars_meta.mat."""
+    (class_names,) = _matlab(meta, "class_names")
+    classes = tuple(str(name) for name in class_names)
+    splits = []
+    for path, images in ((train, train_images), (test, test_images)):
+        (annotations,) = _matlab(path, "annotations")
+        missing = {"fname", "class"} - set(annotations.dtype.names or ())
+        if missing:
+            raise ValueError(
+                f"the annotations in {path} have no {' and no '.join(sorted(missing))}"
+            )
+        samples = _samples(path, images, annotations["fname"], annotations["class"])
+        if samples and max(label for _, label in samples) >= len(classes):
+            raise ValueError(f"{path} has classes beyond the {len(classes)} that {meta.name} names")
+        splits.append(samples)
+    return Listing(splits[0], splits[1], classes)
+
+
+def _matlab(path: Path, *keys: str) -> list[Any]:
+    """Arrays of a MATLAB file, each as one row."""
+    try:
+        content = loadmat(path, squeeze_me=True)
+    except Exception as error:  # whatever a damaged file makes of the parser
+        raise ValueError(f"cannot read {path} as a MATLAB file ({error})") from error
+    if missing := [key for key in keys if key not in content]:
+        found = [key for key in content if not key.startswith("__")]
+        raise ValueError(f"{path} has no {' and no '.join(missing)}, but {_some(found)}")
+    return [np.atleast_1d(content[key]) for key in keys]
+
+
+def _samples(path: Path, images: Path, files: Iterable[Any], labels: Iterable[Any]) -> list[Sample]:
+    """Files with their labels, which MATLAB counts from 1."""
+    files, labels = list(files), [int(label) for label in labels]
+    if len(files) != len(labels):
+        raise ValueError(f"{path} has {len(files)} files and {len(labels)} labels")
+    if labels and min(labels) < 1:
+        raise ValueError(f"{path} must count classes from 1, got {min(labels)}")
+    return [
+        (inside(images, str(file), path), label - 1)
+        for file, label in zip(files, labels, strict=True)
+    ]
+
+
+def inside(root: Path, name: str, source: Path) -> str:
+    """``root / name``, for a name that does not lead out of the root."""
+    posix, windows = PurePosixPath(name), PureWindowsPath(name)
+    if posix.is_absolute() or windows.anchor or ".." in (*posix.parts, *windows.parts):
+        raise ValueError(f"{source} names {name!r}, which is not a path within {root}")
+    return str(root / name)

@@ -1,0 +1,89 @@
+"""Images for training and validation, the same on one process and on many."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Literal
+
+import lightning.pytorch as pl
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from .data import PHOTO_PATCHES, TRANSFORMS, ImageSplits, open_splits, photo_patches
+from .sampling import EpochBatches, ResumableLoader, ShardedIndices
+
+__all__ = ["ImageData"]
+
+
+class ImageData(pl.LightningDataModule):
+    """Splits of images by path, or the embedded ``photo-patches``.
+
+    Args:
+        root: a folder that `open_splits` recognises, or ``photo-patches``.
+        transform: a name in ``TRANSFORMS``; not used for ``photo-patches``, which have their own.
+        resize: pixels of the shorter side, or height and width, before the crop; None for the
+            transform's own.
+        crop: pixels that the network sees; None for the transform's own.
+        batch_size: samples of a training step, over *all* processes.
+        workers: loading processes for each training process.
+        on_bad_image: ``raise`` at the first unreadable image, or ``skip`` those.
+        seed: of order and augmentation.
+    """
+
+    def __init__(
+        self,
+        root: str = PHOTO_PATCHES,
+        transform: Literal["imagenet", "fine-grained"] = "imagenet",
+        resize: int | tuple[int, int] | None = None,
+        crop: int | None = None,
+        batch_size: int = 256,
+        workers: int = 4,
+        on_bad_image: Literal["raise", "skip"] = "raise",
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        self.save_hyperparameters()
+
+    @functools.cached_property
+    def splits(self) -> ImageSplits:
+        """The datasets and class names; read once."""
+        options = self.hparams
+        if options["root"] == PHOTO_PATCHES:
+            return photo_patches()
+        sizes = {key: options[key] for key in ("resize", "crop") if options[key] is not None}
+        train, val = TRANSFORMS[options["transform"]](**sizes)
+        return open_splits(
+            options["root"],
+            train_transform=train,
+            val_transform=val,
+            on_bad_image=options["on_bad_image"],
+        )
+
+    def _options(self) -> dict[str, Any]:
+        workers = self.hparams["workers"]
+        on_gpu = (
+            self.trainer is not None
+            and self.trainer.accelerator.__class__.__name__ == "CUDAAccelerator"
+        )
+        return {"num_workers": workers, "persistent_workers": workers > 0, "pin_memory": on_gpu}
+
+    def _place(self) -> dict[str, int]:
+        if self.trainer is None:
+            return {"rank": 0, "world_size": 1}
+        return {"rank": self.trainer.global_rank, "world_size": self.trainer.world_size}
+
+    def train_dataloader(self) -> ResumableLoader:
+        dataset = self.splits.train
+        batches = EpochBatches(
+            len(dataset), self.hparams["batch_size"], self.hparams["seed"], **self._place()
+        )
+        return ResumableLoader(dataset, batches, **self._options())
+
+    def val_dataloader(self) -> DataLoader[tuple[Tensor, int]]:
+        dataset, place = self.splits.val, self._place()
+        return DataLoader(
+            dataset,
+            batch_size=max(self.hparams["batch_size"] // place["world_size"], 1),
+            sampler=ShardedIndices(len(dataset), **place),
+            **self._options(),
+        )

@@ -1,0 +1,118 @@
+"""A trained run, loaded again: to evaluate it on data, or to name what is in a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .data import PHOTO_PATCHES, TRANSFORMS, ImageSplits, decode_image
+from .datamodule import ImageData
+from .hybrid import covariance_pools, set_method
+from .module import PooledTraining
+from .quiet import quiet_lightning
+from .run import make_trainer
+from .settings import SettingsError
+
+__all__ = ["TrainedRun", "evaluate", "load_run", "predict"]
+
+
+@dataclass(frozen=True)
+class TrainedRun:
+    """A network with what is needed to use it."""
+
+    module: PooledTraining
+    data_options: dict[str, Any]
+    epoch: int
+
+    @property
+    def classes(self) -> list[str]:
+        """Names of the outputs."""
+        names: list[str] = self.module.hparams["classes"]
+        return names
+
+
+def load_run(checkpoint: str | Path) -> TrainedRun:
+    """Load a checkpoint of `rootpool train`, with the method that was in use when it was saved.
+
+    Nothing in the file is executed.
+    """
+    path = Path(checkpoint)
+    if not path.is_file():
+        raise SettingsError(
+            f"there is no checkpoint {path}; rootpool train writes last.ckpt and best.ckpt"
+        )
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+        options = dict(state["hyper_parameters"])
+        data_options = dict(state["datamodule_hyper_parameters"])
+    except Exception as error:  # whatever a file that is no checkpoint leads to
+        raise SettingsError(
+            f"{path} is not a checkpoint of rootpool train ({type(error).__name__}: {error}); for those of "
+            "other repositories see rootpool.models.load_checkpoint"
+        ) from error
+    options["weights"] = None  # its own follow
+    module = PooledTraining(**options)
+    module.load_state_dict(state["state_dict"])
+    if covariance_pools(module) and state["method"] != options["method"]:
+        set_method(module, state["method"])
+    return TrainedRun(module.eval(), data_options, state["epoch"])
+
+
+def evaluate(run: TrainedRun, root: str | None = None, **trainer_options: Any) -> dict[str, float]:
+    """Errors in per cent and the loss on the validation split, each sample counted once.
+
+    Args:
+        run: from `load_run`.
+        root: the data; None for where the run was trained.
+        trainer_options: of Lightning's Trainer, such as ``devices``.
+    """
+    options = run.data_options | ({} if root is None else {"root": root})
+    data = ImageData(**options)
+    _check_classes(run.classes, data.splits)
+    trainer = make_trainer(logger=False, enable_checkpointing=False, **trainer_options)
+    with quiet_lightning():
+        (metrics,) = trainer.validate(run.module, datamodule=data, verbose=False)
+    return {**metrics, "samples": len(data.splits.val)}
+
+
+def _check_classes(trained: list[str], splits: ImageSplits) -> None:
+    if len(trained) != len(splits.classes):
+        raise SettingsError(
+            f"the checkpoint knows {len(trained)} classes, the data has {len(splits.classes)}; "
+            "evaluate on the data set that it was trained for, or fine-tune with rootpool train --weights"
+        )
+    differing = [(a, b) for a, b in zip(trained, splits.classes, strict=True) if a != b]
+    if differing:
+        raise SettingsError(
+            f"{len(differing)} classes of the data have other names than those trained, the first "
+            f"{differing[0][1]!r} instead of {differing[0][0]!r}; labels would not mean the same"
+        )
+
+
+@torch.inference_mode()
+def predict(
+    run: TrainedRun, images: Iterable[str | Path], count: int = 5
+) -> list[list[tuple[str, float]]]:
+    """For each image the most probable classes with their probabilities."""
+    if run.data_options["root"] == PHOTO_PATCHES:
+        raise SettingsError(
+            "this network knows grey 28 x 28 patches of photo-patches, not pictures; "
+            "train one on a folder of images: rootpool train --recipe NAME --data PATH"
+        )
+    sizes = {
+        key: run.data_options[key]
+        for key in ("resize", "crop")
+        if run.data_options[key] is not None
+    }
+    _, transform = TRANSFORMS[run.data_options["transform"]](**sizes)
+    results = []
+    for image in images:
+        logits = run.module(transform(decode_image(image)).unsqueeze(0))[0]
+        top = logits.softmax(-1).topk(min(count, len(run.classes)))
+        pairs = zip(top.indices.tolist(), top.values.tolist(), strict=True)
+        results.append([(run.classes[index], probability) for index, probability in pairs])
+    return results

@@ -1,0 +1,132 @@
+"""The paper's hybrid protocol: Newton-Schulz first, an accurate square root for the last stage."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import lightning.pytorch as pl
+from lightning.pytorch.utilities import rank_zero_info
+from torch import nn
+
+from rootpool.nn import CovariancePool, resolve_method
+
+__all__ = ["STAGES", "HybridProtocol", "HybridSchedule", "covariance_pools", "set_method"]
+
+STAGES = ("start", "warm-up", "final")
+
+
+def covariance_pools(model: nn.Module) -> dict[str, CovariancePool]:
+    """The covariance poolings of a model by name.
+
+    >>> covariance_pools(nn.Sequential(nn.Flatten(2), CovariancePool(8)))
+    {'1': CovariancePool(...)}
+    """
+    return {name: m for name, m in model.named_modules() if isinstance(m, CovariancePool)}
+
+
+def set_method(model: nn.Module, method: Any) -> None:
+    """Change the method of every covariance pooling of a live model; weights stay as they are."""
+    pools = covariance_pools(model)
+    if not pools:
+        raise ValueError(
+            f"{type(model).__name__} has no CovariancePool whose method could be changed; "
+            "build it with rootpool.models.create_model, or use one in your own model"
+        )
+    for pool in pools.values():
+        pool.method = method
+
+
+@dataclass(frozen=True)
+class HybridSchedule:
+    """When which method is used, in epochs from 0.
+
+        [0, switch_epoch)                 the start method
+        [switch_epoch, decay_epoch)       the final method at the old learning rate: the warm-up
+        [decay_epoch, end)                the final method at the decayed rate
+
+    The decay that ends the warm-up is the last one of the learning-rate schedule. The paper warms up for
+    one epoch with AlexNet and for two with ResNets.
+
+    Args:
+        switch_epoch: first epoch of the final method.
+        warmup_epochs: epochs from the switch to the last decay; 0 switches at the decay.
+        start: method before the switch.
+
+    >>> schedule = HybridSchedule(switch_epoch=19, warmup_epochs=1)
+    >>> [schedule.stage(epoch) for epoch in (18, 19, 20)]
+    ['start', 'warm-up', 'final']
+    """
+
+    switch_epoch: int
+    warmup_epochs: int = 1
+    start: str = "isqrt-cov"
+
+    def __post_init__(self) -> None:
+        if self.switch_epoch < 1:
+            raise ValueError(
+                f"switch_epoch must be at least 1, got {self.switch_epoch}; "
+                "without a first stage the training is standalone: leave the schedule out"
+            )
+        if self.warmup_epochs < 0:
+            raise ValueError(f"warmup_epochs must not be negative, got {self.warmup_epochs}")
+        resolve_method(self.start)
+
+    @property
+    def decay_epoch(self) -> int:
+        """First epoch at the last learning rate."""
+        return self.switch_epoch + self.warmup_epochs
+
+    def stage(self, epoch: int) -> str:
+        """One of ``STAGES``."""
+        return STAGES[(epoch >= self.switch_epoch) + (epoch >= self.decay_epoch)]
+
+
+class HybridProtocol(pl.Callback):
+    """Trains with ``schedule.start``, then with ``final``: whatever method the model has otherwise.
+
+    The method is a function of the epoch, so a run resumed at any epoch has the right one.
+    The stage is logged as ``hybrid_stage`` (0, 1, 2 as in ``STAGES``).
+
+    Args:
+        schedule: when to switch.
+        final: method after the switch; None for the method that the model was built with.
+    """
+
+    def __init__(self, schedule: HybridSchedule, final: Any = None) -> None:
+        self.schedule = schedule
+        self.final = None if final is None else resolve_method(final)
+
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        if stage != "fit":
+            return
+        pools = covariance_pools(pl_module)
+        if self.final is None and pools:
+            self.final = next(iter(pools.values())).method
+        self._check_decay(pl_module)
+        self._apply(trainer, pl_module)
+
+    def _check_decay(self, pl_module: pl.LightningModule) -> None:
+        milestones = getattr(pl_module, "milestones", None)
+        if milestones and milestones[-1] != self.schedule.decay_epoch:
+            raise ValueError(
+                f"the hybrid schedule ends its warm-up at epoch {self.schedule.decay_epoch}, but the last "
+                f"learning-rate decay is at {milestones[-1]}; "
+                f"try switch_epoch={milestones[-1] - self.schedule.warmup_epochs}"
+            )
+
+    def _apply(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        stage = self.schedule.stage(trainer.current_epoch)
+        set_method(pl_module, self.schedule.start if stage == "start" else self.final)
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        # A resume in the middle of an epoch does not pass on_train_epoch_start.
+        self._apply(trainer, pl_module)
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._apply(trainer, pl_module)
+        epoch = trainer.current_epoch
+        if epoch == self.schedule.switch_epoch:
+            rank_zero_info(f"epoch {epoch}: {self.schedule.start} -> {self.final}")
+        stage = STAGES.index(self.schedule.stage(epoch))
+        pl_module.log("hybrid_stage", float(stage), on_step=False, on_epoch=True)

@@ -1,0 +1,161 @@
+"""What a run is made from: one parser for recipes, command line and studies.
+
+A configuration is a nested dictionary with the keys ``seed``, ``hybrid`` (a `HybridSchedule`),
+``save_every``, ``spectrum_every``, ``model`` (arguments of `PooledTraining`), ``data`` (of `ImageData`) and
+``trainer`` (of Lightning's Trainer). `resolve` checks it, fills in the defaults and returns the effective
+configuration.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import lightning.pytorch as pl
+import yaml
+from jsonargparse import ArgumentError, ArgumentParser, Namespace
+
+from .datamodule import ImageData
+from .hybrid import HybridSchedule
+from .module import PooledTraining
+
+__all__ = ["SettingsError", "apply_overrides", "as_yaml", "hybrid_schedule", "merge", "resolve"]
+
+# What `run.prepare` decides by itself: not for a configuration.
+_TRAINER_SKIP = {
+    "barebones",
+    "callbacks",
+    "default_root_dir",
+    "enable_checkpointing",
+    "enable_model_summary",
+    "enable_progress_bar",
+    "logger",
+    "model_registry",
+    "plugins",
+    "use_distributed_sampler",
+}
+
+
+class SettingsError(ValueError):
+    """A configuration that cannot be used: says which key, and what to try."""
+
+
+@functools.cache
+def parser() -> ArgumentParser:
+    """The parser of a configuration; made once, because reading Trainer's signature takes a second."""
+    made = ArgumentParser(exit_on_error=False)
+    made.add_argument("--seed", type=int, default=0)
+    made.add_argument("--hybrid", type=HybridSchedule | None, default=None)
+    # Steps between two checkpoints within an epoch, and between two looks at the spectra; 0 for none.
+    made.add_argument("--save_every", type=int, default=0)
+    made.add_argument("--spectrum_every", type=int, default=0)
+    made.add_class_arguments(PooledTraining, "model", skip={"num_classes", "classes", "seed"})
+    made.add_class_arguments(ImageData, "data", skip={"seed"})
+    made.add_class_arguments(pl.Trainer, "trainer", skip=_TRAINER_SKIP)
+    return made
+
+
+def merge(base: Mapping[str, Any], *others: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested dictionaries one over the other; what is not a dictionary is replaced.
+
+    >>> merge({"a": {"b": 1, "c": 2}}, {"a": {"b": 3}})
+    {'a': {'b': 3, 'c': 2}}
+    """
+    merged = dict(base)
+    for other in others:
+        for key, value in other.items():
+            old = merged.get(key)
+            nested = isinstance(old, Mapping) and isinstance(value, Mapping)
+            merged[key] = merge(old, value) if nested else value  # type: ignore[arg-type]
+    return merged
+
+
+def apply_overrides(config: Mapping[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
+    """A configuration with ``key.sub=value`` replaced; values are read as YAML.
+
+    >>> apply_overrides({"model": {"lr": 0.1}}, ["model.lr=0.5", "trainer.max_epochs=3"])
+    {'model': {'lr': 0.5}, 'trainer': {'max_epochs': 3}}
+    """
+    result = dict(config)
+    for override in overrides:
+        key, equals, text = override.partition("=")
+        if not equals or not key:
+            raise SettingsError(f"an override is key=value, such as model.lr=0.1; got {override!r}")
+        try:
+            value = _number(yaml.safe_load(text))
+        except yaml.YAMLError as error:
+            raise SettingsError(f"the value of {key!r} is not YAML: {text!r} ({error})") from error
+        for part in reversed(key.split(".")):
+            value = {part: value}
+        result = merge(result, value)
+    return result
+
+
+def _number(value: Any) -> Any:
+    # YAML 1.1 reads 1e-3 as a string: it wants 1.0e-3.
+    if isinstance(value, str):
+        try:
+            return float(value)
+        except ValueError:
+            return value
+    return value
+
+
+def resolve(config: Mapping[str, Any]) -> Namespace:
+    """The effective configuration: checked, typed, with all defaults.
+
+    Raises:
+        SettingsError: for unknown keys (with the nearest known one) and values of a wrong type.
+    """
+    _check_keys(config)
+    try:
+        settings = parser().parse_object(dict(config))
+        hybrid_schedule(settings)
+        return settings
+    except (ArgumentError, TypeError, ValueError) as error:
+        raise SettingsError(f"the configuration cannot be used: {error}") from error
+
+
+def hybrid_schedule(settings: Namespace) -> HybridSchedule | None:
+    """The schedule of a hybrid run; None for a standalone one."""
+    return None if settings.hybrid is None else HybridSchedule(**settings.hybrid.as_dict())
+
+
+def known_keys() -> list[str]:
+    """Every key of a configuration, with dots."""
+    flat = Namespace(parser().get_defaults()).keys()
+    keys = [*flat, *(f"hybrid.{name}" for name in HybridSchedule.__dataclass_fields__)]
+    return sorted(key for key in keys if key != "hybrid")
+
+
+def _check_keys(config: Mapping[str, Any]) -> None:
+    known = known_keys()
+    for key in _flatten(config):
+        free = (
+            "model.method_options.",
+            "model.backbone_options.",
+        )  # dictionaries with keys of their own
+        if key in known or key.startswith(free) or any(k.startswith(f"{key}.") for k in known):
+            continue
+        near = difflib.get_close_matches(key, known, n=3, cutoff=0.5)
+        ends = [k for k in known if k.rpartition(".")[2] == key.rpartition(".")[2]]
+        hint = ", ".join(dict.fromkeys([*ends, *near])) or "rootpool train --show lists them"
+        raise SettingsError(f"unknown key {key!r}; did you mean: {hint}")
+
+
+def _flatten(config: Mapping[str, Any], prefix: str = "") -> list[str]:
+    keys = []
+    for name, value in config.items():
+        if isinstance(value, Mapping) and value:
+            keys += _flatten(value, f"{prefix}{name}.")
+        else:
+            keys.append(f"{prefix}{name}")
+    return keys
+
+
+def as_yaml(settings: Namespace) -> str:
+    """The effective configuration as YAML that `resolve` reads back to the same."""
+    text: str = parser().dump(settings)
+    return text

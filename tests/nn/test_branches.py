@@ -1,0 +1,93 @@
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+import matrices
+from rootpool.nn import BranchPool, CovariancePool, Length
+
+STAGES = {"early": 6, "blocks.4": 5}
+
+
+def maps():
+    return {
+        "early": matrices.random(3, 6, 5, 5, dtype=torch.float32, seed=1),
+        "blocks.4": matrices.random(3, 5, 3, 2, dtype=torch.float32, seed=2),
+    }
+
+
+def branches():
+    return [
+        ("early", CovariancePool(6, "isqrt-cov", reduction=4, scaling=Length(4.0))),
+        ("blocks.4", CovariancePool(5, output="matrix")),
+        ("early", CovariancePool(6, "gap", scaling=Length(1.5, power=0.5))),
+    ]
+
+
+def test_vectors_of_all_branches_in_order():
+    parts = branches()
+    pool = BranchPool(parts).eval()
+    out = pool(maps())
+    assert out.shape == (3, pool.out_features) == (3, 10 + 25 + 6)
+    expected = [part(maps()[stage]).flatten(1) for stage, part in parts]
+    assert torch.equal(out, torch.cat(expected, 1))
+
+
+def test_a_backbone_that_returns_a_list():
+    by_name = BranchPool(branches()).eval()
+    by_index = copy.deepcopy(by_name)
+    by_index.stages = (0, 1, 0)
+    assert torch.equal(by_index(list(maps().values())), by_name(maps()))
+    assert torch.equal(by_index(tuple(maps().values())), by_name(maps()))
+
+
+def test_every_parameter_gets_a_gradient_and_the_state_travels():
+    pool = BranchPool(branches())
+    nn.Linear(pool.out_features, 2)(pool(maps())).sum().backward()
+    for name, parameter in pool.named_parameters():
+        assert parameter.grad.abs().sum() > 0, name
+    other = BranchPool(branches())
+    other.load_state_dict(pool.state_dict())
+    assert torch.equal(other.eval()(maps()), pool.eval()(maps()))
+
+
+def test_the_method_of_all_covariances_is_changed_together():
+    pool = BranchPool(branches())
+    with pytest.raises(ValueError, match="branches have 2 different methods"):
+        pool.method  # noqa: B018
+    pool.method = "svd-pade"
+    assert [type(part.method).__name__ for part in pool.pools] == [
+        "SVDPade",
+        "SVDPade",
+        "GlobalAverage",
+    ]
+    assert str(pool.method) == "SVDPade(degree=100)"
+    with pytest.raises(ValueError, match="cannot change from"):
+        pool.method = "gap"
+
+
+def test_compile():
+    torch._dynamo.reset()
+    pool = BranchPool(branches()).eval()
+    compiled = torch.compile(pool, fullgraph=True, backend="aot_eager")
+    assert torch.allclose(compiled(maps()), pool(maps()), rtol=1e-5, atol=1e-6)
+
+
+def test_stage_that_is_not_there():
+    pool = BranchPool(branches())
+    with pytest.raises(ValueError, match=r"stage 'blocks.4', got a dictionary of 'early'"):
+        pool({"early": maps()["early"]})
+    with pytest.raises(ValueError, match=r"stage 'early', got a sequence of 2 maps"):
+        pool(list(maps().values()))
+    with pytest.raises(ValueError, match=r"stage 2, got a sequence of 2 maps"):
+        BranchPool([(2, CovariancePool(5))])(list(maps().values()))
+    with pytest.raises(ValueError, match=r"stage 'early', got Tensor; let the backbone"):
+        pool(maps()["early"])
+
+
+def test_branches_that_cannot_be():
+    with pytest.raises(ValueError, match=r"at least one \(stage, pooling\) branch, got none"):
+        BranchPool([])
+    with pytest.raises(TypeError, match=r"stage 'early' must be a module with out_features"):
+        BranchPool([("early", nn.Flatten())])

@@ -1,0 +1,79 @@
+import math
+
+import pytest
+import torch
+
+import matrices
+from rootpool.nn import BASELINES, METHODS, CovariancePool, Factor, Length, covariance_pool
+
+
+@pytest.mark.parametrize("power", [1.0, 0.5, 2.0])
+@pytest.mark.parametrize("dtype", matrices.DTYPES)
+def test_length_and_direction(power, dtype):
+    v = matrices.random(5, 7, dtype=dtype)
+    out = Length(3.0, power)(v)
+    assert torch.allclose(out.norm(dim=1), torch.full((5,), 3.0, dtype=dtype))
+    for row, scaled in zip(v.tolist(), out.tolist(), strict=True):
+        u = [math.copysign(abs(x) ** power, x) for x in row]
+        size = math.sqrt(sum(x * x for x in u))
+        assert scaled == pytest.approx([3 * x / size for x in u], rel=1e-5)
+
+
+@pytest.mark.parametrize("scaling", [Factor(0.3), Length(2.0), Length(2.0, power=0.5)])
+def test_gradients(scaling):
+    v = matrices.random(3, 4).requires_grad_()
+    assert torch.autograd.gradcheck(scaling, v)
+    assert torch.equal(torch.vmap(scaling)(v), scaling(v))
+
+
+@pytest.mark.parametrize("power", [1.0, 0.5])
+def test_zeros_stay_zeros_with_a_finite_gradient(power):
+    v = torch.tensor([[0.0, 0.0], [0.0, 4.0]], requires_grad=True)
+    out = Length(5.0, power)(v)
+    assert out.tolist() == [[0.0, 0.0], [0.0, 5.0]]
+    out.sum().backward()
+    assert v.grad.isfinite().all()
+
+
+def test_half_precision_does_not_overflow():
+    v = torch.full((1, 4), 6e4, dtype=torch.float16)  # the square of one entry is out of range
+    assert Length(2.0)(v).tolist() == [[1.0, 1.0, 1.0, 1.0]]
+    assert Length(2.0)(v).dtype == torch.float16
+
+
+@pytest.mark.parametrize("method", [*METHODS, *BASELINES])
+@pytest.mark.parametrize("output", ["triangle", "isometric", "matrix"])
+def test_pooling_is_scaled_as_one_vector_a_sample(method, output):
+    X = matrices.random(3, 5, 4, 4, dtype=torch.float32)
+    plain = CovariancePool(5, method, output=output)
+    scaled = CovariancePool(5, method, output=output, scaling=Length(4.0))
+    expected = torch.stack([4 * sample / sample.norm() for sample in plain(X)])
+    assert scaled.out_features == plain.out_features
+    assert torch.allclose(scaled(X), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("method", [m for m in (*METHODS, *BASELINES) if m != "gap"])
+def test_isometric_output_has_the_inner_product_of_the_matrices(method):
+    X = matrices.random(2, 5, 4, 4)
+    Q = covariance_pool(X, method, output="matrix")
+    v = covariance_pool(X, method, output="isometric")
+    assert v.shape == (2, 15)
+    assert torch.allclose(v @ v.mT, torch.einsum("aij,bij->ab", Q, Q), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Length(0.0), r"Length.length must be positive and finite, got 0.0"),
+        (lambda: Length(power=-1.0), r"Length.power must be positive and finite, got -1.0"),
+        (lambda: Factor(math.inf), r"Factor.factor must be positive and finite, got inf"),
+    ],
+)
+def test_impossible_scalings(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_a_bare_number_is_no_scaling():
+    with pytest.raises(TypeError, match=r"scaling must be a Scaling, such as Length\(4.0\)"):
+        CovariancePool(4, scaling=4.0)

@@ -1,0 +1,160 @@
+import time
+
+import pytest
+import torch
+from skimage.feature import match_template
+from torch import nn
+
+from rootpool.train.data import PHOTOGRAPHS, photo_patches
+from rootpool.train.data.patches import cut_patches
+
+CLASSES = (
+    "astronaut brick camera cell chelsea coffee coins grass gravel hubble ihc moon motorcycle "
+    "page retina rocket china flower"
+)
+
+
+@pytest.fixture(scope="module")
+def splits():
+    return photo_patches()
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def numbered(height, width):
+    """An image in which every pixel is its own number."""
+    return torch.arange(height * width).view(height, width)
+
+
+def test_sizes_classes_and_labels(splits):
+    assert (splits.name, splits.channels) == ("photo-patches", 1)
+    assert " ".join(splits.classes) == CLASSES
+    for images, count in ((splits.train, 112), (splits.val, 100)):
+        assert len(images) == 18 * count
+        assert torch.equal(torch.bincount(images.labels), torch.full((18,), count))
+        assert images.images.shape == (18 * count, 1, 32, 32)
+        image, label = images[count]
+        assert (image.shape, image.dtype) == ((1, 28, 28), torch.float32)
+        assert type(label) is int
+        assert label == 1
+
+
+def test_patches_have_mean_0_and_variance_1(splits):
+    for images in (splits.train.images, splits.val.images):
+        assert images.double().mean((-2, -1)).abs().max() < 1e-5
+        assert (images.double().square().mean((-2, -1)) - 1).abs().max() < 1e-5
+
+
+@pytest.mark.parametrize("photo", PHOTOGRAPHS, ids=lambda photo: photo.name)
+def test_patches_come_from_the_photograph_of_their_label(photo, splits):
+    label = splits.classes.index(photo.name)
+    grey = photo.grey()[:872, :1000].numpy().astype(float)  # all but the retina: 1411 x 1411
+    patches = [splits.train.images[112 * label + k, 0].numpy() for k in range(2)]
+    patches += [splits.val.images[100 * label + k, 0].numpy() for k in range(2)]
+    # The correlation coefficient is 1 where the patch was cut, whatever its mean and contrast.
+    best = [match_template(grey, patch).max() for patch in patches]
+    assert max(best) == pytest.approx(1, abs=1e-4)
+    if photo.name != "retina":
+        assert min(best) == pytest.approx(1, abs=1e-4)
+
+
+@pytest.mark.parametrize("shape", [(191, 384), (300, 451), (512, 512)])
+def test_splits_share_no_pixel_and_patches_stay_within_a_block(shape):
+    image = numbered(*shape)
+    train, val = cut_patches(image, (112, 100), generator())
+    assert (train.shape, val.shape) == ((112, 32, 32), (100, 32, 32))
+    assert not set(train.unique().tolist()) & set(val.unique().tolist())
+    blocks = []
+    for patches in (train, val):
+        y, x = patches // shape[1], patches % shape[1]
+        assert torch.equal(y - y[:, :1, :1], torch.arange(32)[:, None].expand(len(y), 32, 32))
+        assert torch.equal(x - x[:, :1, :1], torch.arange(32).expand(len(x), 32, 32))
+        corners = torch.stack([y // 64, x // 64], -1).flatten(1, 2)
+        assert (corners == corners[:, :1]).all()
+        blocks.append({tuple(corner) for corner in corners[:, 0].tolist()})
+        assert len(patches[:, 0, 0].unique()) == len(patches)
+    number = (shape[0] // 64) * (shape[1] // 64)
+    assert not blocks[0] & blocks[1]
+    # 112 and 100 draws leave few blocks out, and never reach beyond a third for validation.
+    assert 0.9 * (number // 3) <= len(blocks[1]) <= number // 3
+    assert 0.8 * (number - number // 3) <= len(blocks[0]) <= number - number // 3
+
+
+def test_all_offsets_in_a_block_occur():
+    train, val = cut_patches(numbered(640, 640), (3000, 1000), generator())
+    for patches in (train, val):
+        corners = patches[:, 0, 0]
+        assert torch.equal((corners // 640 % 64).unique(), torch.arange(33))
+        assert torch.equal((corners % 640 % 64).unique(), torch.arange(33))
+
+
+def test_flat_patches_are_not_drawn():
+    image = torch.zeros(640, 640, dtype=torch.uint8)
+    image[:, ::2] = 1  # deviates by half a grey level
+    image[:, 320:] = torch.randint(256, (640, 320), generator=generator()).to(torch.uint8)
+    train, val = cut_patches(image, (100, 50), generator())
+    assert train.float().std((1, 2)).min() > 1
+    assert val.float().std((1, 2)).min() > 1
+
+
+def test_too_few_patches_is_an_error():
+    with pytest.raises(ValueError, match=r"expected 9 patches .* of \(640, 640\) pixels, got 0"):
+        cut_patches(torch.zeros(640, 640), (9, 9), generator())
+    with pytest.raises(
+        ValueError, match=r"three blocks of 64 x 64 pixels or more, got \(64, 191\)"
+    ):
+        cut_patches(numbered(64, 191), (9, 9), generator())
+
+
+def test_seed_decides(splits):
+    again, other = photo_patches(seed=0), photo_patches(seed=1)
+    for split in ("train", "val"):
+        images = getattr(splits, split).images
+        assert torch.equal(images, getattr(again, split).images)
+        assert not torch.equal(images, getattr(other, split).images)
+
+
+def test_global_generator_is_left_alone_and_drives_the_crops(splits):
+    state = torch.get_rng_state()
+    photo_patches()
+    assert torch.equal(state, torch.get_rng_state())
+
+    def seeded(seed):
+        torch.manual_seed(seed)
+        return splits.train[5][0]
+
+    assert torch.equal(seeded(3), seeded(3))
+    crops = torch.stack([seeded(seed) for seed in range(200)])
+    windows = splits.train.images[5, 0].unfold(0, 28, 1).unfold(1, 28, 1).reshape(25, 28, 28)
+    every = torch.cat([windows, windows.flip(-1)])
+    found = (crops[:, 0, None] == every).all((-2, -1))
+    assert found.any(1).all()
+    assert found.any(0).sum() > 45  # of 50 crops and their mirror images
+    assert torch.equal(splits.val[5][0][0], splits.val.images[5, 0, 2:30, 2:30])
+
+
+def test_is_fast_to_build(splits):
+    start = time.perf_counter()
+    photo_patches(seed=2)
+    assert time.perf_counter() - start < 3
+
+
+def test_can_be_learned_but_not_from_one_pixel(splits):
+    """Nearest class mean of local gradients: far above chance (1/18), far below perfect."""
+
+    def features(images):
+        smooth = nn.functional.avg_pool2d(images.images, 2)
+        rows = smooth.diff(dim=-1).abs().mean((1, 2, 3))
+        columns = smooth.diff(dim=-2).abs().mean((1, 2, 3))
+        fourth = images.images.pow(4).mean((1, 2, 3)).log()
+        return torch.stack([rows, columns, fourth], 1)
+
+    train, val = features(splits.train), features(splits.val)
+    means = torch.stack([train[splits.train.labels == k].mean(0) for k in range(18)])
+    guess = torch.cdist(
+        (val - train.mean(0)) / train.std(0), (means - train.mean(0)) / train.std(0)
+    )
+    accuracy = (guess.argmin(1) == splits.val.labels).double().mean()
+    assert 0.2 < accuracy < 0.8

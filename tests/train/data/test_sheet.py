@@ -1,0 +1,41 @@
+import runpy
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from rootpool.train.data import PHOTOGRAPHS, contact_sheet
+
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs" / "photo-patches.md").read_text(encoding="utf-8")
+
+
+def test_sheet_in_the_docs_is_that_of_the_code(tmp_path):
+    contact_sheet(tmp_path / "sheet.png")
+    committed = ROOT / "docs" / "images" / "photo-patches.png"
+    assert committed.stat().st_size < 300_000
+    ours, theirs = (
+        np.asarray(Image.open(path), dtype=float) for path in (tmp_path / "sheet.png", committed)
+    )
+    assert ours.shape == theirs.shape
+    assert np.abs(ours - theirs).mean() < 1  # fonts and JPEG decoders differ by a little
+    contact_sheet(tmp_path / "other.png", seed=1)
+    assert np.abs(np.asarray(Image.open(tmp_path / "other.png"), dtype=float) - theirs).mean() > 9
+
+
+def test_table_of_sources_is_up_to_date():
+    tool = runpy.run_path(str(ROOT / "scripts" / "photo_patches.py"))
+    assert tool["with_sources"](PAGE) == PAGE
+    assert tool["sources"]() in PAGE
+
+
+def test_every_photograph_has_credit_and_licence():
+    assert all(photo.credit and photo.licence and photo.shows for photo in PHOTOGRAPHS)
+    by = {photo.name: photo for photo in PHOTOGRAPHS if photo.licence.startswith("CC BY 2.0")}
+    assert set(by) == {
+        "china",
+        "flower",
+    }  # these ask for the author, the licence and what was changed
+    assert "danielbuechele/6061409035" in by["china"].credit
+    assert "vultilion/6056698931" in by["flower"].credit
+    assert "cropped, turned to grey, normalised" in " ".join(PAGE.split())

@@ -1,0 +1,128 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from rootpool.train.data import fine_grained_transforms, imagenet_transforms
+
+MEAN = torch.tensor([0.485, 0.456, 0.406])[:, None, None]
+DEVIATION = torch.tensor([0.229, 0.224, 0.225])[:, None, None]
+
+
+def ramp(width, height):
+    """Red is the column and green is the row, from 0 to 255, without a mirror image in itself."""
+    y, x = np.mgrid[:height, :width]
+    red, green = 255 * x / (width - 1), 255 * y / (height - 1)
+    return Image.fromarray(np.stack([red, green, 0 * x + 60], -1).round().astype(np.uint8))
+
+
+def colours(tensor):
+    """Undo the normalisation: values from 0 to 255."""
+    return (tensor * DEVIATION + MEAN) * 255
+
+
+def window(tensor):
+    """(left, right, top, bottom) of what is seen, in parts of the whole picture."""
+    red, green, _ = colours(tensor) / 255
+    return [red[:, 0].mean(), red[:, -1].mean(), green[0].mean(), green[-1].mean()]
+
+
+PAIRS = {
+    "imagenet": (imagenet_transforms, 224),
+    "fine-grained": (fine_grained_transforms, 448),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+@pytest.mark.parametrize("size", [(500, 375), (300, 500), (60, 80), (1, 1)])
+def test_shapes_and_types(name, size):
+    make, crop = PAIRS[name]
+    for transform in make():
+        tensor = transform(Image.new("RGB", size, "white"))
+        assert type(tensor) is torch.Tensor
+        assert (tensor.shape, tensor.dtype) == ((3, crop, crop), torch.float32)
+        assert torch.allclose(tensor, ((1 - MEAN) / DEVIATION).expand_as(tensor))
+
+
+def test_imagenet_validation_is_the_centre_of_the_resized_picture():
+    _, val = imagenet_transforms()
+    # 512 x 384 becomes 341 x 256; of it, columns 58 to 282 and rows 16 to 240.
+    expected = [58.5 / 341, 282.5 / 341, 16 / 256, 240 / 256]
+    assert torch.tensor(window(val(ramp(512, 384)))).allclose(torch.tensor(expected), atol=0.005)
+    _, val = imagenet_transforms(resize=(256, 256))
+    expected = [16 / 256, 240 / 256, 16 / 256, 240 / 256]
+    assert torch.tensor(window(val(ramp(512, 384)))).allclose(torch.tensor(expected), atol=0.005)
+
+
+def test_imagenet_training_crops_everywhere_and_flips_half():
+    train, _ = imagenet_transforms(resize=(40, 40), crop=32)
+    torch.manual_seed(0)
+    picture = ramp(40, 40)
+    lefts, tops, flips = [], [], 0
+    for _ in range(400):
+        left, right, top, bottom = (39 * part.item() for part in window(train(picture)))
+        flips += left > right
+        lefts.append(round(min(left, right)))
+        tops.append(round(top))
+        assert bottom - top == pytest.approx(31, abs=0.2)  # colours are rounded
+    assert set(lefts) == set(tops) == set(range(9))
+    assert abs(flips - 200) < 5 * math.sqrt(100)
+
+
+@pytest.mark.parametrize(
+    ("resize", "expected"),
+    [
+        (None, [1 / 8, 7 / 8, 0, 1]),  # 64 x 48: the shorter side becomes 48, crop 48 of 64 columns
+        ((48, 48), [0, 1, 0, 1]),
+        ((64, 64), [1 / 8, 7 / 8, 1 / 8, 7 / 8]),
+    ],
+)
+def test_fine_grained_is_the_centre_and_flips_half(resize, expected):
+    train, val = fine_grained_transforms(resize, crop=48)
+    picture = ramp(640, 480)
+    assert torch.tensor(window(val(picture))).allclose(torch.tensor(expected).float(), atol=0.02)
+    torch.manual_seed(0)
+    crops = [train(picture) for _ in range(100)]
+    straight = [torch.equal(crop, val(picture)) for crop in crops]
+    flipped = [torch.equal(crop.flip(-1), val(picture)) for crop in crops]
+    assert sum(straight) + sum(flipped) == 100
+    assert abs(sum(straight) - 50) < 25
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_only_the_global_generator_of_torch_decides(name):
+    train, val = PAIRS[name][0]()
+    picture = ramp(300, 280)
+
+    def seeded(seed):
+        torch.manual_seed(seed)
+        np.random.seed(torch.randint(99, ()).item() + seed)
+        return train(picture)
+
+    torch.manual_seed(7)
+    first = train(picture)
+    np.random.seed(1)
+    torch.manual_seed(7)
+    assert torch.equal(first, train(picture))
+    assert any(not torch.equal(seeded(seed), first) for seed in range(8))
+    state = torch.get_rng_state()
+    assert torch.equal(val(picture), val(picture))
+    assert torch.equal(state, torch.get_rng_state())
+
+
+@pytest.mark.parametrize(
+    ("make", "arguments"),
+    [
+        (imagenet_transforms, (200, 224)),
+        (imagenet_transforms, ((256, 200), 224)),
+        (imagenet_transforms, (256, 0)),
+        (fine_grained_transforms, (448, 400)),
+    ],
+)
+def test_crop_larger_than_the_picture(make, arguments):
+    with pytest.raises(
+        ValueError, match="crop must be positive and no larger than the resized image"
+    ):
+        make(*arguments)

@@ -1,0 +1,114 @@
+import pytest
+import torch
+from torch.utils.data import TensorDataset
+
+from rootpool.train.sampling import (
+    EpochBatches,
+    ResumableLoader,
+    SeededDataset,
+    ShardedIndices,
+    derive_seed,
+)
+
+
+class Noisy(TensorDataset):
+    """Adds noise from torch's global generator, as random augmentation does."""
+
+    def __init__(self, length: int) -> None:
+        super().__init__(torch.arange(length, dtype=torch.float64))
+
+    def __getitem__(self, index):
+        (value,) = super().__getitem__(index)
+        return value + torch.rand(()) / 2, int(value)
+
+
+def loader(length=23, batch_size=4, seed=7, **options) -> ResumableLoader:
+    return ResumableLoader(Noisy(length), EpochBatches(length, batch_size, seed), **options)
+
+
+def epochs(count: int, source: ResumableLoader) -> list[torch.Tensor]:
+    values = []
+    for epoch in range(count):
+        source.batches.set_epoch(epoch)
+        values += [batch[0] for batch in source]
+    return values
+
+
+def test_an_epoch_shows_each_sample_at_most_once_and_another_order_each_time():
+    batches = EpochBatches(23, 4, seed=1)
+    first = [index for batch in batches for _, index in batch]
+    batches.set_epoch(1)
+    second = [index for batch in batches for _, index in batch]
+    assert len(first) == len(set(first)) == 20
+    assert first != second
+    assert set(first) | set(second) > set(first)  # what was left over is not always the same
+
+
+def test_processes_share_the_batches_of_one_process():
+    alone = list(EpochBatches(23, 4, seed=1))
+    parts = [list(EpochBatches(23, 4, seed=1, rank=rank, world_size=2)) for rank in (0, 1)]
+    for whole, left, right in zip(alone, *parts, strict=True):
+        assert len(left) == len(right) == 2
+        assert sorted(left + right) == sorted(whole)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_any_number_of_workers_gives_the_same_samples(workers):
+    expected = epochs(2, loader())
+    got = epochs(2, loader(num_workers=workers))
+    assert all(torch.equal(a, b) for a, b in zip(expected, got, strict=True))
+
+
+def test_augmentation_differs_between_epochs_and_leaves_the_generator_alone():
+    dataset = SeededDataset(Noisy(3), seed=0)
+    before = torch.get_rng_state()
+    assert dataset[0, 1][0] == dataset[0, 1][0] != dataset[1, 1][0]
+    assert torch.equal(before, torch.get_rng_state())
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("seen", [1, 4, 5, 7])
+def test_a_loader_restored_anywhere_goes_on_with_the_next_batch(seen, workers):
+    expected = epochs(3, loader())  # 5 batches an epoch
+    first = loader(num_workers=workers)
+    first.batches.set_epoch(seen // 5 if seen % 5 else seen // 5 - 1)
+    if first.batches.epoch:
+        assert seen == 7
+    iterator = iter(first)
+    for _ in range(seen - 5 * first.batches.epoch):
+        next(iterator)
+    second = loader(num_workers=workers)
+    second.load_state_dict(first.state_dict())
+    epoch = second.batches.epoch
+    rest = list(second)
+    assert torch.equal(rest[0][0], expected[seen])
+    assert epoch * 5 + (5 - len(rest)) == seen
+
+
+def test_set_epoch_keeps_the_place_within_the_same_epoch():
+    source = loader()
+    source.load_state_dict({"epoch": 2, "batch": 3})
+    source.batches.set_epoch(2)  # what Lightning does after loading
+    assert len(list(source)) == 2
+    assert len(list(source)) == 5  # only the first pass is shortened
+
+
+def test_shards_cover_everything_once_without_padding():
+    shards = [list(ShardedIndices(7, rank=rank, world_size=3)) for rank in range(3)]
+    assert sorted(index for shard in shards for index in shard) == list(range(7))
+    assert [len(ShardedIndices(7, rank=rank, world_size=3)) for rank in range(3)] == [3, 2, 2]
+
+
+def test_seeds_of_neighbouring_counters_share_no_pattern():
+    seeds = {derive_seed(a, b, c) for a in range(10) for b in range(10) for c in range(10)}
+    assert len(seeds) == 1000
+    assert all(0 <= seed < 2**63 for seed in seeds)
+
+
+def test_impossible_batches_say_what_to_try():
+    with pytest.raises(ValueError, match=r"batch_size=10 .* by 4; try batch_size=8"):
+        EpochBatches(100, 10, world_size=4)
+    with pytest.raises(
+        ValueError, match=r"7 samples, fewer than one batch of 32; try batch_size=7"
+    ):
+        EpochBatches(7, 32)
