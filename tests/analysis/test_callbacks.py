@@ -196,3 +196,15 @@ def test_wrong_arguments(monitor):
         monitor(every_n_steps=-1)
     with pytest.raises(ValueError, match="samples must be an integer >= 1, got 0"):
         monitor(samples=0)
+
+
+def test_only_the_process_of_rank_zero_looks():
+    class Elsewhere:
+        global_step, current_epoch, is_global_zero = 0, 0, False
+
+    net, watcher, trainer = Net(), SpectrumMonitor(every_n_steps=1), Elsewhere()
+    watcher.on_train_batch_start(trainer, net, None, 0)
+    assert hooks(net) == 0
+    trainer.is_global_zero = True
+    watcher.on_train_batch_start(trainer, net, None, 0)
+    assert hooks(net) == 2

@@ -157,10 +157,10 @@ def measure_upper_bounds(table: Table) -> Result:
         tuple(records),
         agree and pade == max(largest.values()) and pade < FLOAT32_MAX,
         f"The bounds of {' and '.join(as_printed)} are as printed. That of SVD-TopN holds across "
-        f"the cut only: two kept eigenvalues can be as close as {EPS**2:.1e}, which gives {pade:.3g}, as for "
-        "every kernel that divides by the gap. The bound printed for SVD-Pade is no property of the "
-        "approximant, which has a pole at a ratio of one: it is the inverse of a rounding error, and "
-        f"{_value('pade-at-one'):.3g} / eps, from which the text derives it, is "
+        f"the cut only: two kept eigenvalues can be as close as {EPS**2:.1e}, which gives {pade:.3g}, "
+        "as for every kernel that divides by the gap. The bound printed for SVD-Pade is no property of "
+        "the approximant, which has a pole at a ratio of one: it is the inverse of a rounding error, "
+        f"and {_value('pade-at-one'):.3g} / eps, from which the text derives it, is "
         f"{_value('pade-at-one') / EPS:.3g}. Ours is {pade:.3g}, next to a tie, and at a tie "
         f"{bound_by_formula('svd-taylor').value:.3g}. SVD-Newton has a bound after all: "
         f"{largest['SVD-Newton']:.3g} over the root of the trace, at zero eigenvalues.",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-import yaml  # type: ignore[import-untyped]
+import yaml
 
 from rootpool.analysis import Record
 from rootpool.nn import BASELINES, METHODS

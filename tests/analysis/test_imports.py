@@ -1,0 +1,12 @@
+import subprocess
+import sys
+
+
+def test_measures_need_torch_alone():
+    code = (
+        "import sys, rootpool.analysis\n"
+        "heavy = {'lightning', 'matplotlib', 'timm', 'torchvision', 'yaml'} & set(sys.modules)\n"
+        "sys.exit(', '.join(heavy) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
