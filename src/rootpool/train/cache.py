@@ -7,7 +7,7 @@ makes a new one; what is in it is checked by checksums (:mod:`rootpool.train.sto
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,15 @@ class FeatureCache:
     def channels(self) -> dict[str, int]:
         """Channels of each stage."""
         return {stage: features.shape[2] for stage, features in self.maps.items()}
+
+    def select(self, stages: Iterable[str]) -> FeatureCache:
+        """The same images with some of the stages."""
+        try:
+            return FeatureCache({stage: self.maps[stage] for stage in stages})
+        except KeyError as error:
+            raise KeyError(
+                f"the cache has no stage {error}; it has {', '.join(self.maps)}"
+            ) from None
 
     def batch(self, images: Tensor, views: Tensor | int = 0) -> dict[str, Tensor]:
         """The maps ``(B, C, H, W)`` of some images in float32, one view of each."""
