@@ -1,6 +1,7 @@
 """Features on disk: the same numbers as the network's, after any accident."""
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -133,6 +134,17 @@ def test_data_that_are_moved_keep_their_cache(files, tmp_path):
     moved = [tmp_path / "elsewhere" / file.relative_to(tmp_path / "images") for file in files]
     network, _ = make(moved, tmp_path)
     assert network.seen == 0
+
+
+def test_a_cache_travels_to_other_processes_by_name(files, tmp_path):
+    _, cache = make(files, tmp_path)
+    parcel = pickle.dumps(cache.select(["first"]))
+    assert len(parcel) < 1000
+    other = pickle.loads(parcel)
+    assert list(other.maps) == ["first"]
+    assert np.array_equal(other.maps["first"], cache.maps["first"])
+    with pytest.raises(KeyError, match=r"no stage 'third'; it has first, blocks\.1"):
+        cache.select(["third"])
 
 
 def only_directory(tmp_path):

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.lib.format import open_memmap
 from PIL import Image
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor, nn
@@ -41,9 +42,15 @@ class WithMirror:
 
 @dataclass(frozen=True)
 class FeatureCache:
-    """The feature maps of many images, ``maps[stage]`` of shape ``(images, views, C, H, W)``."""
+    """The feature maps of many images, ``maps[stage]`` of shape ``(images, views, C, H, W)``.
+
+    To another process it travels as the names of its files.
+    """
 
     maps: Mapping[str, np.memmap[Any, Any]]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopen, ({stage: str(array.filename) for stage, array in self.maps.items()},)
 
     def __len__(self) -> int:
         return len(next(iter(self.maps.values())))
@@ -75,6 +82,10 @@ class FeatureCache:
             stage: torch.from_numpy(features[rows, columns]).float()
             for stage, features in self.maps.items()
         }
+
+
+def _reopen(files: Mapping[str, str]) -> FeatureCache:
+    return FeatureCache({stage: open_memmap(file, "r") for stage, file in files.items()})
 
 
 def cache_features(
