@@ -36,7 +36,12 @@ def _train_arguments(parser: argparse.ArgumentParser) -> None:
     add("--resume", action="store_true", help="go on from last.ckpt in the output folder")
     add("--on-bad-image", choices=["raise", "skip"], help="default: raise at the first")
     add("--show", action="store_true", help="print the effective configuration and stop")
-    add("overrides", nargs="*", metavar="key=value", help="such as model.lr=0.01 trainer.max_epochs=3")
+    add(
+        "overrides",
+        nargs="*",
+        metavar="key=value",
+        help="such as model.lr=0.01 trainer.max_epochs=3",
+    )
 
 
 def _train(arguments: Arguments) -> int:
@@ -77,7 +82,9 @@ def _predict(arguments: Arguments) -> int:
 
 
 def _recipes_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("words", nargs="*", metavar="WORD", help="list those whose name has all words")
+    parser.add_argument(
+        "words", nargs="*", metavar="WORD", help="list those whose name has all words"
+    )
 
 
 def _recipes(arguments: Arguments) -> int:
@@ -90,7 +97,12 @@ def _demo_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--output", default="runs/demo", metavar="FOLDER", help="default: %(default)s")
     add("--seeds", type=int, default=1, metavar="N", help="repetitions (default: %(default)s)")
-    add("--methods", nargs="+", metavar="METHOD", help="default: a selection; 'all' for every method")
+    add(
+        "--methods",
+        nargs="+",
+        metavar="METHOD",
+        help="default: a selection; 'all' for every method",
+    )
     add("--workers", type=int, metavar="N", help="runs at a time (default: one a core)")
 
 
@@ -164,10 +176,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return code
     except ModuleNotFoundError as error:
         print(
-            f"rootpool: {error.name} is not installed; try pip install 'rootpool[train]'", file=sys.stderr
+            f"rootpool: {error.name} is not installed; try pip install 'rootpool[train]'",
+            file=sys.stderr,
         )
     except KeyboardInterrupt:
-        print("\nrootpool: stopped; what was saved is good, --resume goes on from it", file=sys.stderr)
+        print(
+            "\nrootpool: stopped; what was saved is good, --resume goes on from it", file=sys.stderr
+        )
         return 130
     except (OSError, ValueError) as error:
         print(f"rootpool: {error}", file=sys.stderr)

@@ -21,7 +21,15 @@ COMMON = [
 
 
 def train(folder, *overrides):
-    command = [sys.executable, "-m", "rootpool.cli", "train", f"--output={folder}", *COMMON, *overrides]
+    command = [
+        sys.executable,
+        "-m",
+        "rootpool.cli",
+        "train",
+        f"--output={folder}",
+        *COMMON,
+        *overrides,
+    ]
     # Some virtual machines announce AMX and die of it (SIGILL in any bfloat16 product of torch).
     environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"}
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)

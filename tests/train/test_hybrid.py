@@ -27,7 +27,9 @@ def test_impossible_schedules_are_refused():
 
 
 def test_all_pools_of_a_model_switch_and_its_weights_stay():
-    model = nn.ModuleList([CovariancePool(8, "isqrt-cov", reduction=4), CovariancePool(4, "isqrt-cov")])
+    model = nn.ModuleList(
+        [CovariancePool(8, "isqrt-cov", reduction=4), CovariancePool(4, "isqrt-cov")]
+    )
     before = {name: value.clone() for name, value in model.state_dict().items()}
     set_method(model, "exact")
     assert [pool.method for pool in covariance_pools(model).values()] == [Exact(), Exact()]
@@ -40,4 +42,6 @@ def test_a_model_without_pools_cannot_switch():
 
 
 def test_final_method_may_be_any_value():
-    assert HybridProtocol(HybridSchedule(2), final=ISqrtCov(iterations=7)).final == ISqrtCov(iterations=7)
+    assert HybridProtocol(HybridSchedule(2), final=ISqrtCov(iterations=7)).final == ISqrtCov(
+        iterations=7
+    )

@@ -33,7 +33,11 @@ def test_a_recipe_parses_and_means_what_its_name_says(name):
         assert settings.hybrid.start == "isqrt-cov"
         assert hybrid_schedule(settings).decay_epoch == settings.model.milestones[-1]
     assert set(recipe.needs) == (
-        set() if name.startswith("patches") else {"--data"} if "imagenet" in name else {"--data", "--weights"}
+        set()
+        if name.startswith("patches")
+        else {"--data"}
+        if "imagenet" in name
+        else {"--data", "--weights"}
     )
 
 
@@ -57,10 +61,16 @@ def test_fine_grained_settings_of_the_appendix(name):
     settings = resolve(load_recipe(name).config)
     assert (settings.model.lr, settings.model.backbone_lr) == (6e-3, 1.2e-3)
     assert (settings.model.momentum, settings.model.weight_decay) == (0.9, 1e-4)
-    assert (settings.data.batch_size, settings.data.crop, settings.trainer.max_epochs) == (10, 448, 50)
+    assert (settings.data.batch_size, settings.data.crop, settings.trainer.max_epochs) == (
+        10,
+        448,
+        50,
+    )
     assert settings.model.milestones is None
 
 
 def test_an_unknown_recipe_suggests_the_nearest():
-    with pytest.raises(SettingsError, match=r"unknown recipe 'alexnet-svd-pade'; did you mean alexnet"):
+    with pytest.raises(
+        SettingsError, match=r"unknown recipe 'alexnet-svd-pade'; did you mean alexnet"
+    ):
         load_recipe("alexnet-svd-pade")

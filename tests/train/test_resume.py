@@ -33,7 +33,7 @@ CONFIG = {
 }
 
 
-class Interrupt(Exception):
+class StoppedError(Exception):
     pass
 
 
@@ -45,7 +45,7 @@ class StopAt(pl.Callback):
 
     def on_train_batch_end(self, trainer, *_) -> None:
         if trainer.global_step == self.step:
-            raise Interrupt
+            raise StoppedError
 
 
 def run(folder: Path, *, stop_at: int | None = None, resume: bool = False, config=CONFIG) -> Run:
@@ -55,7 +55,7 @@ def run(folder: Path, *, stop_at: int | None = None, resume: bool = False, confi
     if stop_at is None:
         prepared.fit(resume_from=beginning)
     else:
-        with pytest.raises(Interrupt):
+        with pytest.raises(StoppedError):
             prepared.fit(resume_from=beginning)
     return prepared
 
@@ -66,7 +66,11 @@ def final(folder: Path) -> dict:
 
 def flatten(value, path="") -> dict[str, object]:
     items = (
-        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else None
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else None
     )
     if items is None:
         return {path: value}
@@ -74,11 +78,22 @@ def flatten(value, path="") -> dict[str, object]:
 
 
 def assert_same_state(got: dict, expected: dict) -> None:
-    for part in ("state_dict", "optimizer_states", "lr_schedulers", "history", "method", "global_step"):
+    for part in (
+        "state_dict",
+        "optimizer_states",
+        "lr_schedulers",
+        "history",
+        "method",
+        "global_step",
+    ):
         ours, theirs = flatten(got[part]), flatten(expected[part])
         assert ours.keys() == theirs.keys()
         for key, value in theirs.items():
-            same = torch.equal(ours[key], value) if isinstance(value, torch.Tensor) else ours[key] == value
+            same = (
+                torch.equal(ours[key], value)
+                if isinstance(value, torch.Tensor)
+                else ours[key] == value
+            )
             assert same or "train_" in key, f"{part}{key}: {ours[key]} instead of {value}"
 
 
@@ -105,7 +120,9 @@ def test_a_run_stopped_twice_ends_the_same_with_workers(tmp_path, uninterrupted)
     assert_same_state(final(tmp_path), uninterrupted)
 
 
-def test_a_hybrid_run_from_the_checkpoint_of_its_first_stage_equals_the_whole(tmp_path, uninterrupted):
+def test_a_hybrid_run_from_the_checkpoint_of_its_first_stage_equals_the_whole(
+    tmp_path, uninterrupted
+):
     """And two such runs do not touch each other: each has read its own tensors."""
     first = {
         **{k: v for k, v in CONFIG.items() if k != "hybrid"},
@@ -116,7 +133,9 @@ def test_a_hybrid_run_from_the_checkpoint_of_its_first_stage_equals_the_whole(tm
     fork = tmp_path / "first" / "last.ckpt"
     before = fork.read_bytes()
     other = {**CONFIG, "model": {**CONFIG["model"], "method": "exact"}}
-    prepared = [prepare(resolve(c), tmp_path / n, progress=False) for n, c in (("a", other), ("b", CONFIG))]
+    prepared = [
+        prepare(resolve(c), tmp_path / n, progress=False) for n, c in (("a", other), ("b", CONFIG))
+    ]
     for one in prepared:
         one.fit(resume_from=fork)
     assert_same_state(final(tmp_path / "b"), uninterrupted)
@@ -146,7 +165,15 @@ def test_kill_9_in_the_middle(tmp_path, uninterrupted):
         "r = prepare(resolve(yaml.safe_load(open(sys.argv[1]))), sys.argv[2], resume=True, progress=False); "
         "r.fit(resume_from=r.last if r.last.is_file() else None)"
     )
-    command = [sys.executable, "-W", "ignore", "-c", script, str(tmp_path / "config.yaml"), str(tmp_path / "out")]
+    command = [
+        sys.executable,
+        "-W",
+        "ignore",
+        "-c",
+        script,
+        str(tmp_path / "config.yaml"),
+        str(tmp_path / "out"),
+    ]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 120
     while not (tmp_path / "out" / "last.ckpt").exists():
@@ -155,6 +182,9 @@ def test_kill_9_in_the_middle(tmp_path, uninterrupted):
         time.sleep(0.01)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    assert torch.load(tmp_path / "out" / "last.ckpt", weights_only=True)["global_step"] < EPOCHS * BATCHES
+    assert (
+        torch.load(tmp_path / "out" / "last.ckpt", weights_only=True)["global_step"]
+        < EPOCHS * BATCHES
+    )
     subprocess.run(command, check=True, capture_output=True)
     assert_same_state(final(tmp_path / "out"), uninterrupted)

@@ -95,7 +95,7 @@ def test_set_epoch_keeps_the_place_within_the_same_epoch():
 
 def test_shards_cover_everything_once_without_padding():
     shards = [list(ShardedIndices(7, rank=rank, world_size=3)) for rank in range(3)]
-    assert sorted(sum(shards, [])) == list(range(7))
+    assert sorted(index for shard in shards for index in shard) == list(range(7))
     assert [len(ShardedIndices(7, rank=rank, world_size=3)) for rank in range(3)] == [3, 2, 2]
 
 
@@ -108,5 +108,7 @@ def test_seeds_of_neighbouring_counters_share_no_pattern():
 def test_impossible_batches_say_what_to_try():
     with pytest.raises(ValueError, match=r"batch_size=10 .* by 4; try batch_size=8"):
         EpochBatches(100, 10, world_size=4)
-    with pytest.raises(ValueError, match=r"7 samples, fewer than one batch of 32; try batch_size=7"):
+    with pytest.raises(
+        ValueError, match=r"7 samples, fewer than one batch of 32; try batch_size=7"
+    ):
         EpochBatches(7, 32)

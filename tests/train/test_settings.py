@@ -1,7 +1,14 @@
 import pytest
 import yaml
 
-from rootpool.train.settings import SettingsError, apply_overrides, as_yaml, hybrid_schedule, merge, resolve
+from rootpool.train.settings import (
+    SettingsError,
+    apply_overrides,
+    as_yaml,
+    hybrid_schedule,
+    merge,
+    resolve,
+)
 
 
 def test_defaults_are_filled_in_and_values_typed():
@@ -46,11 +53,17 @@ def test_merging_leaves_its_arguments_alone():
     [
         ({"model": {"lrr": 0.1}}, r"unknown key 'model.lrr'; did you mean: model.lr"),
         ({"lr": 0.1}, r"unknown key 'lr'; did you mean: model.lr"),
-        ({"trainer": {"epochs": 3}}, r"unknown key 'trainer.epochs'; did you mean: .*trainer.max_epochs"),
+        (
+            {"trainer": {"epochs": 3}},
+            r"unknown key 'trainer.epochs'; did you mean: .*trainer.max_epochs",
+        ),
         ({"trainer": {"callbacks": []}}, r"unknown key 'trainer.callbacks'"),
         ({"model": {"lr": "fast"}}, r"model.lr"),
         ({"hybrid": {"switch_epoch": 0}}, r"switch_epoch must be at least 1"),
-        ({"hybrid": {"switch": 3}}, r"unknown key 'hybrid.switch'; did you mean: hybrid.switch_epoch"),
+        (
+            {"hybrid": {"switch": 3}},
+            r"unknown key 'hybrid.switch'; did you mean: hybrid.switch_epoch",
+        ),
         ({"data": {"on_bad_image": "ignore"}}, r"data.on_bad_image"),
     ],
 )
@@ -61,5 +74,5 @@ def test_what_cannot_be_used_is_named(config, message):
 
 @pytest.mark.parametrize("override", ["model.lr", "=3", "model.lr=[1,"])
 def test_malformed_overrides(override):
-    with pytest.raises(SettingsError, match="key=value|not YAML"):
+    with pytest.raises(SettingsError, match=r"key=value|not YAML"):
         apply_overrides({}, [override])

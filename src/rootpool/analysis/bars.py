@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 from statistics import fmean, stdev
@@ -10,8 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from .drawing import WIDE, Record, logarithmic, styled, wrap
-from .palette import GRID, INK, MUTED, PAPER, styles
+from .drawing import WIDE, Record, below, left_out, logarithmic, styled, wrap
+from .palette import BAR, GRID, INK, MUTED, PAPER, styles
 
 __all__ = ["confusion_pairs", "dots_with_spread", "paired_differences", "speed_bars"]
 
@@ -33,8 +34,9 @@ def dots_with_spread(
         label: of the axis.
         width: inches.
     """
+    finite = [row for row in _rows(rows, "run", value) if math.isfinite(row[value])]
     runs = defaultdict(list)
-    for row in _rows(rows, "run", value):
+    for row in finite:
         runs[row["run"]].append(row)
     order = sorted(runs, key=lambda run: fmean(row[value] for row in runs[run]))
     figure, axes = _horizontal(order, width)
@@ -57,7 +59,7 @@ def dots_with_spread(
             markerfacecolor=PAPER.light if hybrid else style.colour,
             elinewidth=1.6,
         )
-    axes.set_xlabel(label)
+    below(figure, label, *left_out(len(rows) - len(finite)))
     return figure
 
 
@@ -93,7 +95,7 @@ def paired_differences(
             color=colour,
             markerfacecolor=colour if clear else PAPER.light,
         )
-    axes.set_xlabel(label)
+    below(figure, label)
     return figure
 
 
@@ -104,37 +106,33 @@ def speed_bars(
     """Times on a logarithmic axis, fastest on top, each with how many times the fastest it takes.
 
     Args:
-        rows: mappings with ``label`` and the value, and ``method`` where it applies.
+        rows: mappings with ``label`` and the value; ``method`` colours them.
         value: which number to draw.
         unit: of that number.
         width: inches.
     """
     rows = sorted(_rows(rows, "label", value), key=lambda row: row[value])
     times = [row[value] for row in rows]
-    if times[0] <= 0:
+    if not times[0] > 0:
         raise ValueError(
             f"speed_bars needs positive times, got {times[0]} for {rows[0]['label']!r}"
         )
-    figure, axes = _horizontal([row["label"] for row in rows], width)
-    looks = styles(_method(row) for row in rows)
-    bars = axes.barh(
-        range(len(rows)), times, height=0.62, color=[looks[_method(row)].colour for row in rows]
-    )
-    logarithmic(axes, axes.xaxis)
-    texts = [
-        f"{time:.3g} {unit}" + f" ({time / times[0]:.3g}×)" * (i > 0)
-        for i, time in enumerate(times)
-    ]
-    axes.bar_label(bars, texts, padding=4, fontsize=8)
-    start = times[0] / 2.5
-    axes.set_xlim(start, times[-1] * (times[-1] / start) ** (1.1 / width))  # room for the last text
-    axes.set_xlabel(f"{unit}, logarithmic")
+    texts = [f"{time:.3g} {unit} ({time / times[0]:.3g}×)" for time in times]
+    texts[0] = f"{times[0]:.3g} {unit}"
+    looks = styles(row["method"] for row in rows if "method" in row)
+    colours = [looks[row["method"]].colour if "method" in row else BAR.light for row in rows]
+    figure, axes = _named_bars([row["label"] for row in rows], times, texts, colours, width)
+    start = times[0] / 3
+    room = 1.3 / (width - 1.3)  # for the text behind the longest bar
+    axes.set_xlim(start, times[-1] * (times[-1] / start) ** room)
+    logarithmic(axes, "x")
+    below(figure, f"{unit}, logarithmic")
     return figure
 
 
 @styled
 def confusion_pairs(rows: Sequence[Record], top: int = 12, *, width: float = WIDE) -> Figure:
-    """The pairs that are confused most often, each name above its bar.
+    """The pairs of classes that are confused most often.
 
     Args:
         rows: mappings with ``true``, ``predicted`` and ``count``, and ``total``, the images of the
@@ -143,21 +141,37 @@ def confusion_pairs(rows: Sequence[Record], top: int = 12, *, width: float = WID
         width: inches.
     """
     rows = sorted(_rows(rows, "true", "predicted", "count"), key=lambda row: -row["count"])[:top]
-    figure = Figure(figsize=(width, 0.5 + 0.42 * len(rows)), layout="constrained")
-    axes = figure.add_subplot()
-    bars = axes.barh(range(len(rows)), [row["count"] for row in rows], height=0.3, color=INK.light)
+    counts = [row["count"] for row in rows]
     texts = [
         f"{row['count']} of {row['total']}" if "total" in row else f"{row['count']}" for row in rows
     ]
-    axes.bar_label(bars, texts, padding=4, fontsize=8, color=MUTED.light)
-    for place, row in enumerate(rows):
-        text = f"{row['true']}  →  {row['predicted']}"
-        axes.text(0, place - 0.26, text, ha="left", va="bottom")
-    axes.set(ylim=(len(rows) - 0.5, -0.8), yticks=[], xlabel="test images, true → predicted")
-    axes.set_xlim(0, max(row["count"] for row in rows) * (1 + 0.9 / width))
-    axes.spines["left"].set_visible(False)
+    names = [f"{row['true']} → {row['predicted']}" for row in rows]
+    figure, axes = _named_bars(names, counts, texts, [BAR.light] * len(rows), width)
+    axes.set_xlim(0, max(counts) * (1 + 0.9 / width))
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    below(figure, "images of the first class taken for the second")
     return figure
+
+
+def _named_bars(
+    names: Sequence[str],
+    values: Sequence[float],
+    texts: Sequence[str],
+    colours: Sequence[str],
+    width: float,
+) -> tuple[Figure, Axes]:
+    """Bars from the top down, each below its name and before its text: long names fit a phone."""
+    figure = Figure(figsize=(width, 0.5 + 0.44 * len(names)), layout="constrained")
+    axes = figure.add_subplot()
+    bars = axes.barh(range(len(names)), values, height=0.32, color=colours)
+    axes.bar_label(bars, texts, padding=4, fontsize=8, color=MUTED.light)
+    for place, name in enumerate(names):
+        axes.text(
+            0, place - 0.24, name, ha="left", va="bottom", transform=axes.get_yaxis_transform()
+        )
+    axes.set(ylim=(len(names) - 0.6, -0.8), yticks=[])
+    axes.spines["left"].set_visible(False)
+    return figure, axes
 
 
 def _rows(rows: Sequence[Record], *needed: str) -> list[Record]:
@@ -166,7 +180,7 @@ def _rows(rows: Sequence[Record], *needed: str) -> list[Record]:
     for row in rows:
         missing = [key for key in needed if key not in row]
         if missing:
-            raise ValueError(f"rows need {', '.join(missing)}; got {', '.join(map(str, row))}")
+            raise ValueError(f"rows need {', '.join(missing)}; got {', '.join(row)}")
     return list(rows)
 
 

@@ -36,7 +36,7 @@ class Rendering:
     folder: str = ""  # of the pictures, relative to a Markdown document
     names: set[str] = field(default_factory=set)
     contents: list[tuple[int, str, str]] = field(default_factory=list)  # level, HTML, anchor
-    files: dict[str, str] = field(default_factory=dict)
+    files: dict[str, str | bytes] = field(default_factory=dict)
 
     def unique(self, name: str) -> str:
         """The name, or the name with a number if it is taken."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from .drawing import WIDE, Record, legend, logarithmic, styled
+from .drawing import WIDE, Record, below, left_out, legend, logarithmic, styled
 from .palette import GRID, INK, MUTED, styles
 from .series import Series, collect
 
@@ -24,8 +25,8 @@ LABELS = {
     "condition_median": "condition number, median",
     "eigenvalue_ratio": "first eigenvalue ratio λ₁ / λ₂",
 }
-DASHES = {"standalone": "-", "hybrid": "--"}
-SWITCH, DECAY = "switch of method", "rate decay"
+DASHES: dict[str, Any] = {"standalone": "-", "hybrid": "--"}
+SWITCH, DECAY = "switch", "rate decay"
 
 
 @styled
@@ -47,14 +48,15 @@ def learning_curves(
         decay_epochs: first epochs with a lower learning rate.
         width: inches.
     """
-    lines, left_out = collect(records, "epoch", value)
-    figure = Figure(figsize=(width, 4.0), layout="constrained")
+    lines, missing = collect(records, "epoch", value)
+    figure = Figure(figsize=(width, 4.2), layout="constrained")
     axes = figure.add_subplot()
     handles = _draw_lines(axes, lines)
+    decades = _scale(axes, lines, factor=3)  # what matters is at the low end
     _mark_changes(axes, switch_epoch, decay_epochs, labels=True)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set_ylabel(LABELS.get(value, value))
-    axes.set_xlabel(_below("epoch", lines, left_out))
+    axes.set_ylabel(_label(value, decades))
+    below(figure, "epoch", *_remarks(lines, missing))
     legend(figure, handles, width)
     return figure
 
@@ -69,7 +71,7 @@ def learning_curve_panels(
     width: float = WIDE,
 ) -> Figure:
     """:func:`learning_curves` for many methods: one panel each, the others in grey behind it."""
-    lines, left_out = collect(records, "epoch", value)
+    lines, missing = collect(records, "epoch", value)
     methods = list(dict.fromkeys(line.method for line in lines))
     columns = min(len(methods), max(1, round(width / 2.2)))
     rows = math.ceil(len(methods) / columns)
@@ -83,10 +85,11 @@ def learning_curve_panels(
         _mark_changes(axes, switch_epoch, decay_epochs, labels=False)
         axes.set_title(method, loc="left")
         axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
+    decades = _scale(grid[0], lines, factor=3)
     for axes in grid[len(methods) :]:
         axes.set_visible(False)
-    figure.supylabel(LABELS.get(value, value), fontsize=9)
-    figure.supxlabel(_below("epoch", lines, left_out), fontsize=9)
+    figure.supylabel(_label(value, decades), fontsize=9)
+    below(figure, "epoch", *_remarks(lines, missing))
     legend(figure, _protocol_handles(lines, switch_epoch, decay_epochs), width)
     return figure
 
@@ -108,17 +111,14 @@ def spectrum_over_training(
         x: ``"step"`` or ``"epoch"``.
         width: inches.
     """
-    finite = [record[value] for record in records if math.isfinite(record.get(value, math.nan))]
-    decades = bool(finite) and min(finite) > 0 and max(finite) > 30 * min(finite)
-    lines, left_out = collect(records, x, value, geometric=decades)
+    lines, missing = collect(records, x, value)
     figure = Figure(figsize=(width, 3.6), layout="constrained")
     axes = figure.add_subplot()
     handles = _draw_lines(axes, lines)
-    if decades:
-        logarithmic(axes, axes.yaxis)
+    decades = _scale(axes, lines, factor=30)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set_ylabel(LABELS.get(value, value.replace("_", " ")))
-    axes.set_xlabel(_below(x, lines, left_out))
+    axes.set_ylabel(_label(value, decades))
+    below(figure, x, *_remarks(lines, missing))
     legend(figure, handles, width)
     return figure
 
@@ -149,13 +149,13 @@ def _mark_changes(
     axes: Axes, switch_epoch: int | None, decay_epochs: Sequence[int], *, labels: bool
 ) -> None:
     """A change at the start of epoch e lies between the values at the ends of e - 1 and e."""
-    changes = [(epoch, DECAY, ":", 1.01) for epoch in decay_epochs]
+    changes = [(epoch, DECAY, ":", 1.01 if labels else 1.0) for epoch in decay_epochs]
     if switch_epoch is not None:
-        changes.append((switch_epoch, SWITCH, "-", 1.06))  # a line higher than the decays
+        changes.append((switch_epoch, SWITCH, "-", 1.06 if labels else 1.0))
     across = axes.get_xaxis_transform()
     for epoch, text, line, height in changes:
         x = epoch - 0.5
-        look = {"transform": across, "color": MUTED.light}
+        look: dict[str, Any] = {"transform": across, "color": MUTED.light}
         axes.plot([x, x], [0, height], line, linewidth=1, clip_on=False, **look)
         if labels:
             axes.text(x, height, text, ha="center", va="bottom", size=8, **look)
@@ -173,12 +173,23 @@ def _protocol_handles(
     return handles
 
 
-def _below(name: str, lines: Sequence[Series], left_out: int) -> str:
-    """The label of the x axis, with what a reader must know about bands and gaps."""
-    parts = [name]
+def _scale(axes: Axes, lines: Sequence[Series], factor: float) -> bool:
+    """A logarithmic axis if the lines span that factor; whether it is one."""
+    values = [value for line in lines for value in line.centre]
+    decades = bool(values) and min(values) > 0 and max(values) > factor * min(values)
+    if decades:
+        # A band may reach zero or below; the axis is that of the lines.
+        axes.set_ylim(min(values) / 1.15, max(values) * 1.15)
+        logarithmic(axes, "y")
+    return decades
+
+
+def _label(value: str, decades: bool) -> str:
+    return LABELS.get(value, value.replace("_", " ")) + ", logarithmic" * decades
+
+
+def _remarks(lines: Sequence[Series], missing: int) -> list[str]:
+    """What a reader must know about bands and gaps."""
     seeds = max((line.seeds for line in lines), default=1)
-    if seeds > 1:
-        parts.append(f"bands: ± one standard deviation over {seeds} seeds")
-    if left_out:
-        parts.append(f"{left_out} value{'s' * (left_out > 1)} not finite, left out")
-    return "\n".join(parts)
+    bands = [f"bands: ± one standard deviation over {seeds} seeds"] if seeds > 1 else []
+    return bands + left_out(missing)

@@ -6,25 +6,35 @@ import functools
 import math
 import textwrap
 from collections.abc import Callable, Mapping
-from typing import Any, ParamSpec
+from typing import Any, Literal, ParamSpec
 
 import matplotlib
 from matplotlib.axes import Axes
-from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from .palette import GRID, INK, MUTED
 
-__all__ = ["NARROW", "WIDE", "Record", "legend", "logarithmic", "power_of_ten", "styled", "wrap"]
+__all__ = [
+    "NARROW",
+    "WIDE",
+    "Record",
+    "below",
+    "left_out",
+    "legend",
+    "logarithmic",
+    "power_of_ten",
+    "styled",
+    "wrap",
+]
 
 WIDE, NARROW = 7.5, 3.5  # inches: 720 and 336 pixels of a page
 
 Record = Mapping[str, Any]
 P = ParamSpec("P")
 
-STYLE: dict[str, Any] = {
+STYLE: dict[Any, Any] = {
     "font.size": 9,
     "text.color": INK.light,
     "text.parse_math": False,  # names may hold dollar signs
@@ -44,17 +54,20 @@ STYLE: dict[str, Any] = {
     "xtick.labelcolor": MUTED.light,
     "ytick.labelcolor": INK.light,
     "xtick.major.size": 3,
+    "xtick.minor.size": 0,
     "ytick.major.size": 0,
     "ytick.minor.size": 0,
     "lines.linewidth": 1.8,
     "lines.markersize": 4.5,
     "legend.frameon": False,
     "legend.fontsize": 9,
-    "legend.handlelength": 2.6,
-    "legend.columnspacing": 1.6,
+    "legend.handlelength": 2.2,
+    "legend.columnspacing": 1.2,
 }
 
-CHARACTER = 0.085  # inches, of 9-point text, on the generous side
+CHARACTER = 0.07  # inches, of 9-point text
+# Ticks in each decade of a logarithmic axis, by how many times its low end the high end is at most.
+STEPS = {10: (1.0, 1.5, 2.0, 3.0, 5.0, 7.0), 300: (1.0, 2.0, 5.0), math.inf: (1.0,)}
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -76,7 +89,7 @@ def legend(figure: Figure, handles: Mapping[str, Line2D], width: float) -> None:
     if not handles:
         return
     longest = max(len(label) for label in handles)
-    columns = int(width / (longest * CHARACTER + 0.6))
+    columns = int(width / (longest * CHARACTER + 0.52))
     rows = math.ceil(len(handles) / max(1, columns))
     columns = math.ceil(len(handles) / rows)  # no nearly empty last row
     figure.legend(
@@ -88,23 +101,38 @@ def legend(figure: Figure, handles: Mapping[str, Line2D], width: float) -> None:
     figure.set_figheight(figure.get_figheight() + 0.19 * rows)
 
 
-def logarithmic(axes: Axes, axis: Axis) -> None:
-    """Decades as 10³, whole numbers as they are, no minor labels."""
-    getattr(axes, f"set_{axis.axis_name}scale")("log")
-    axis.set_major_locator(LogLocator(numticks=8))
+def below(figure: Figure, *lines: str) -> None:
+    """What the x axis shows, and remarks, under the whole figure: there is room for long lines."""
+    characters = int(figure.get_figwidth() / CHARACTER)
+    figure.supxlabel("\n".join(wrap(line, characters) for line in lines), fontsize=9)
+
+
+def left_out(count: int) -> list[str]:
+    """A remark on values that could not be drawn, if there are any."""
+    return [f"{count} value{'s' * (count > 1)} not finite, left out"] if count else []
+
+
+def logarithmic(axes: Axes, name: Literal["x", "y"]) -> None:
+    """Decades as 10³; within few of them 1, 2 and 5 of each."""
+    getattr(axes, f"set_{name}scale")("log")
+    low, high = getattr(axes, f"get_{name}lim")()
+    steps = next(steps for span, steps in STEPS.items() if high <= span * low)
+    axis = getattr(axes, f"{name}axis")
+    axis.set_major_locator(LogLocator(subs=steps, numticks=8))
     axis.set_major_formatter(FuncFormatter(lambda number, _: power_of_ten(number)))
-    axis.set_minor_formatter(NullFormatter())
+    axis.set_minor_locator(NullLocator())
 
 
 def power_of_ten(number: float) -> str:
     """A tick of a logarithmic axis in few letters.
 
-    >>> power_of_ten(100), power_of_ten(0.1), power_of_ten(1e12), power_of_ten(1e-7)
-    ('100', '0.1', '10¹²', '10⁻⁷')
+    >>> power_of_ten(100), power_of_ten(0.1), power_of_ten(1e12), power_of_ten(2e-7)
+    ('100', '0.1', '10¹²', '2·10⁻⁷')
     """
     if 1e-3 <= number < 1e5:
         return f"{number:g}"
-    return "10" + f"{round(math.log10(number))}".translate(SUPERSCRIPTS)
+    digit, exponent = f"{number:.0e}".split("e")
+    return f"{digit}·10".removeprefix("1·") + f"{int(exponent)}".translate(SUPERSCRIPTS)
 
 
 def wrap(label: str, characters: int = 26) -> str:

@@ -29,7 +29,9 @@ def write_atomically(path: str | Path, content: str | bytes | Callable[[BinaryIO
             if callable(content):
                 content(file)
             else:
-                file.write(content.encode(errors="replace") if isinstance(content, str) else content)
+                file.write(
+                    content.encode(errors="replace") if isinstance(content, str) else content
+                )
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)

@@ -21,6 +21,7 @@ from .blocks import (
     Rendering,
 )
 from .files import write_atomically
+from .gallery import Gallery, Photo
 from .palette import css_colours
 from .table import Table
 from .text import Link, Method, Mono, Number, Strong, Text, to_html, to_markdown
@@ -30,6 +31,7 @@ __all__ = [
     "Code",
     "Details",
     "Facts",
+    "Gallery",
     "Heading",
     "Link",
     "List",
@@ -39,6 +41,7 @@ __all__ = [
     "Number",
     "Page",
     "Paragraph",
+    "Photo",
     "Picture",
     "Strong",
     "Table",

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 __all__ = [
+    "BAR",
     "GRID",
     "INK",
     "MUTED",
@@ -53,6 +54,7 @@ PAPER = Tone("#ffffff", "#14171b")
 INK = Tone("#1d2126", "#e4e7eb")
 MUTED = Tone("#5b6470", "#9ba5b1")
 GRID = Tone("#e3e7eb", "#2b3138")
+BAR = Tone("#4a6fa5", "#7fa3d9")  # what belongs to no method
 
 STYLES: dict[str, Style] = {
     "exact": Style(Tone("#097460", "#2bbd9f"), "o"),
@@ -93,7 +95,7 @@ def styles(names: Iterable[str]) -> dict[str, Style]:
 
 def tones() -> list[Tone]:
     """Every colour that has a dark twin."""
-    return [PAPER, INK, MUTED, GRID, *(style.tone for style in STYLES.values())]
+    return [PAPER, INK, MUTED, GRID, BAR, *(style.tone for style in STYLES.values())]
 
 
 def css_colours(kind: str) -> str:

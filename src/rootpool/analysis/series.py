@@ -26,15 +26,12 @@ class Series:
     high: tuple[float, ...]
 
 
-def collect(
-    records: Sequence[Mapping[str, Any]], x: str, value: str, *, geometric: bool = False
-) -> tuple[list[Series], int]:
+def collect(records: Sequence[Mapping[str, Any]], x: str, value: str) -> tuple[list[Series], int]:
     """Runs in order of appearance, and how many values were left out because they are not finite.
 
     Args:
         records: mappings with ``run``, ``x`` and ``value``; ``method`` is the run, ``protocol``
             standalone and ``seed`` 0 where they are missing.
-        geometric: mean and deviation of logarithms, for a logarithmic axis.
 
     >>> records = [{"run": "a", "seed": s, "epoch": 0, "loss": v} for s, v in enumerate([1.0, 3.0])]
     >>> line = collect(records, "epoch", "loss")[0][0]
@@ -43,11 +40,10 @@ def collect(
     """
     if not records:
         raise ValueError(f"no records to draw {value!r} from")
-    missing = sorted({"run", x, value} - set.intersection(*(set(record) for record in records)))
-    if missing:
-        raise ValueError(
-            f"records need {', '.join(missing)}; got {', '.join(map(str, records[0]))}"
-        )
+    for record in records:
+        missing = [key for key in ("run", x, value) if key not in record]
+        if missing:
+            raise ValueError(f"records need {', '.join(missing)}; got {', '.join(record)}")
     runs: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     left_out = 0
     for record in records:
@@ -56,19 +52,15 @@ def collect(
         group = runs[record["run"]]
         if usable:
             group.append(record)
-    return [
-        _line(run, group, x, value, geometric) for run, group in runs.items() if group
-    ], left_out
+    return [_line(run, group, x, value) for run, group in runs.items() if group], left_out
 
 
-def _line(
-    run: str, records: Sequence[Mapping[str, Any]], x: str, value: str, geometric: bool
-) -> Series:
+def _line(run: str, records: Sequence[Mapping[str, Any]], x: str, value: str) -> Series:
     at: dict[float, list[float]] = defaultdict(list)
     for record in records:
         at[record[x]].append(record[value])
     places = sorted(at)
-    spreads = [_spread(at[place], geometric) for place in places]
+    spreads = [_spread(at[place]) for place in places]
     low, centre, high = zip(*spreads, strict=True)
     first = records[0]
     return Series(
@@ -83,11 +75,8 @@ def _line(
     )
 
 
-def _spread(values: Sequence[float], geometric: bool) -> tuple[float, float, float]:
+def _spread(values: Sequence[float]) -> tuple[float, float, float]:
     """Mean minus, mean, mean plus one standard deviation."""
-    if geometric:
-        low, centre, high = _spread([math.log(value) for value in values], False)
-        return math.exp(low), math.exp(centre), math.exp(high)
     centre = fmean(values)
     deviation = stdev(values) if len(values) > 1 else 0.0
     return centre - deviation, centre, centre + deviation

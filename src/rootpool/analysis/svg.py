@@ -7,6 +7,7 @@ import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import matplotlib
 from matplotlib.figure import Figure
@@ -17,7 +18,11 @@ from .palette import INK, PAPER, css_colours, tones
 __all__ = ["at_width", "inline_svg", "standalone_svg"]
 
 # Text stays text (the reader's own fonts, searchable), and the same figure gives the same bytes.
-RENDERING = {"svg.fonttype": "none", "svg.hashsalt": "rootpool", "text.parse_math": False}
+RENDERING: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "rootpool",
+    "text.parse_math": False,
+}
 TWINS = {tone.light: tone.css for tone in tones()} | {"#000000": INK.css}
 
 
@@ -69,9 +74,9 @@ def standalone_svg(figure: Figure) -> str:
 @contextmanager
 def at_width(figure: Figure, width: float) -> Iterator[Figure]:
     """The figure laid out for another width in inches, with text as large as before."""
-    size = figure.get_size_inches()
-    figure.set_size_inches(width, size[1])
+    old_width = figure.get_figwidth()
+    figure.set_figwidth(width)
     try:
         yield figure
     finally:
-        figure.set_size_inches(size)
+        figure.set_figwidth(old_width)

@@ -94,10 +94,10 @@ class Method:
 class Number:
     """A number as it should read, with its spread and unit.
 
-    >>> Number(12.345, spread=0.61, form=".1f", unit="%").text
-    '12.3 ± 0.6 %'
-    >>> Number(-0.5).text
-    '−0.50'
+    >>> print(Number(12.345, spread=0.61, form=".1f", unit="%").text)
+    12.3 ± 0.6 %
+    >>> print(Number(-0.5).text)
+    −0.50
     """
 
     value: float

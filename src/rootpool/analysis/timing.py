@@ -96,7 +96,7 @@ def time_methods(
     chosen = {str(m): resolve_method(m) for m in methods}
     generator = torch.Generator().manual_seed(0)
     X = torch.randn(shape, generator=generator).relu_().to(device).requires_grad_()
-    best = {name: (float("inf"), float("inf")) for name in chosen}
+    best: dict[str, tuple[float, ...]] = {name: (float("inf"), float("inf")) for name in chosen}
     pools = {
         name: lambda X, m=method: covariance_pool(X, m, compute_dtype=compute_dtype)
         for name, method in chosen.items()
@@ -107,7 +107,7 @@ def time_methods(
         for name, pool in pools.items():
             taken = _seconds(pool, X, upstream[widths[name]])
             if turn:
-                best[name] = min(best[name], taken, key=sum)
+                best[name] = tuple(map(min, best[name], taken))
     setting: Record = {
         "batch": shape[0],
         "shape": "x".join(map(str, shape)),

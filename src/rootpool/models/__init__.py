@@ -1,8 +1,12 @@
 """Networks with covariance pooling: any backbone of timm and torchvision, and the paper's own."""
 
 from .backbones import Backbone
+from .checkpoints import load_checkpoint, save_checkpoint
 from .classifier import PooledClassifier
+from .export import export_onnx, export_program
 from .factory import create_model, names
+from .files import read_tensors
+from .groups import parameter_groups
 from .presets import PRESETS, Preset
 from .spec import ModelSpec
 from .stages import Frozen, Stages
@@ -16,5 +20,11 @@ __all__ = [
     "Preset",
     "Stages",
     "create_model",
+    "export_onnx",
+    "export_program",
+    "load_checkpoint",
     "names",
+    "parameter_groups",
+    "read_tensors",
+    "save_checkpoint",
 ]

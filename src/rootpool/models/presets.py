@@ -89,12 +89,14 @@ def _alexnet(weights: Any, tensors: Mapping[str, Tensor] | None, *, norm: bool =
         backbone.body = body.features
 
     def classifier(in_features: int, num_classes: int) -> nn.Sequential:
-        dropout: list[nn.Module] = [] if norm else [nn.Dropout()]
+        def dropout() -> list[nn.Module]:
+            return [] if norm else [nn.Dropout()]
+
         return nn.Sequential(
-            *dropout,
+            *dropout(),
             nn.Linear(in_features, 4096),
             nn.ReLU(inplace=True),
-            *dropout,
+            *dropout(),
             nn.Linear(4096, 4096),
             nn.ReLU(inplace=True),
             nn.Linear(4096, num_classes),

@@ -34,7 +34,9 @@ def train(
     """Train by a recipe; the result and its configuration are in the output folder."""
     loaded = load_recipe(recipe)
     flags = {"data": {"root": data, "on_bad_image": on_bad_image}, "model": {"weights": weights}}
-    given = {part: {k: v for k, v in values.items() if v is not None} for part, values in flags.items()}
+    given = {
+        part: {k: v for k, v in values.items() if v is not None} for part, values in flags.items()
+    }
     settings = resolve(apply_overrides(merge(loaded.config, given), overrides))
     if show:
         print(as_yaml(settings), end="")
@@ -50,7 +52,10 @@ def train(
 
 
 def _check_needs(recipe: Recipe, settings: Any) -> None:
-    has = {"--data": settings.data.root != "photo-patches", "--weights": settings.model.weights is not None}
+    has = {
+        "--data": settings.data.root != "photo-patches",
+        "--weights": settings.model.weights is not None,
+    }
     missing = [option for option in recipe.needs if not has[option]]
     if missing:
         raise SettingsError(
@@ -59,14 +64,18 @@ def _check_needs(recipe: Recipe, settings: Any) -> None:
         )
     for option, path in (("--data", settings.data.root), ("--weights", settings.model.weights)):
         if option in recipe.needs and not os.path.exists(path):
-            raise SettingsError(f"{option} {path} does not exist; it should be {recipe.needs[option]}")
+            raise SettingsError(
+                f"{option} {path} does not exist; it should be {recipe.needs[option]}"
+            )
 
 
 def _report(metrics: Any, folder: Path) -> None:
     console = Console()
     errors = {name: float(metrics[name]) for name in ("val_error", "val_error5") if name in metrics}
     if errors:
-        console.print("validation error: " + ", ".join(f"{v:.2f} % ({k})" for k, v in errors.items()))
+        console.print(
+            "validation error: " + ", ".join(f"{v:.2f} % ({k})" for k, v in errors.items())
+        )
     console.print(f"{folder}: {LAST}, best.ckpt, history.csv, config.yaml", highlight=False)
 
 

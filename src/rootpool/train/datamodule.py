@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import lightning.pytorch as pl
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 
 from .data import PHOTO_PATCHES, TRANSFORMS, ImageSplits, open_splits, photo_patches
 from .sampling import EpochBatches, ResumableLoader, ShardedIndices
@@ -21,7 +21,8 @@ class ImageData(pl.LightningDataModule):
     Args:
         root: a folder that `open_splits` recognises, or ``photo-patches``.
         transform: a name in ``TRANSFORMS``; not used for ``photo-patches``, which have their own.
-        resize: pixels before the crop; None for the transform's own.
+        resize: pixels of the shorter side, or height and width, before the crop; None for the
+            transform's own.
         crop: pixels that the network sees; None for the transform's own.
         batch_size: samples of a training step, over *all* processes.
         workers: loading processes for each training process.
@@ -33,7 +34,7 @@ class ImageData(pl.LightningDataModule):
         self,
         root: str = PHOTO_PATCHES,
         transform: Literal["imagenet", "fine-grained"] = "imagenet",
-        resize: int | None = None,
+        resize: int | tuple[int, int] | None = None,
         crop: int | None = None,
         batch_size: int = 256,
         workers: int = 4,
@@ -52,12 +53,18 @@ class ImageData(pl.LightningDataModule):
         sizes = {key: options[key] for key in ("resize", "crop") if options[key] is not None}
         train, val = TRANSFORMS[options["transform"]](**sizes)
         return open_splits(
-            options["root"], train_transform=train, val_transform=val, on_bad_image=options["on_bad_image"]
+            options["root"],
+            train_transform=train,
+            val_transform=val,
+            on_bad_image=options["on_bad_image"],
         )
 
     def _options(self) -> dict[str, Any]:
         workers = self.hparams["workers"]
-        on_gpu = self.trainer is not None and self.trainer.accelerator.__class__.__name__ == "CUDAAccelerator"
+        on_gpu = (
+            self.trainer is not None
+            and self.trainer.accelerator.__class__.__name__ == "CUDAAccelerator"
+        )
         return {"num_workers": workers, "persistent_workers": workers > 0, "pin_memory": on_gpu}
 
     def _place(self) -> dict[str, int]:
@@ -68,19 +75,15 @@ class ImageData(pl.LightningDataModule):
     def train_dataloader(self) -> ResumableLoader:
         dataset = self.splits.train
         batches = EpochBatches(
-            _length(dataset), self.hparams["batch_size"], self.hparams["seed"], **self._place()
+            len(dataset), self.hparams["batch_size"], self.hparams["seed"], **self._place()
         )
         return ResumableLoader(dataset, batches, **self._options())
 
-    def val_dataloader(self) -> DataLoader[tuple[Tensor, Tensor]]:
+    def val_dataloader(self) -> DataLoader[tuple[Tensor, int]]:
         dataset, place = self.splits.val, self._place()
         return DataLoader(
             dataset,
             batch_size=max(self.hparams["batch_size"] // place["world_size"], 1),
-            sampler=ShardedIndices(_length(dataset), **place),
+            sampler=ShardedIndices(len(dataset), **place),
             **self._options(),
         )
-
-
-def _length(dataset: Dataset[Any]) -> int:
-    return len(dataset)  # type: ignore[arg-type]

@@ -81,14 +81,21 @@ class LiveTable:
 
 
 def demo(
-    output: str | Path, seeds: int = 1, methods: Sequence[str] | None = None, workers: int | None = None
+    output: str | Path,
+    seeds: int = 1,
+    methods: Sequence[str] | None = None,
+    workers: int | None = None,
 ) -> int:
     """Run the comparison, or what is left of it, and write ``index.html`` and ``results.json``."""
     known = {**BASELINES, **METHODS}
-    chosen = list(METHODS) + ["gap"] if methods == ["all"] else list(methods or SELECTION)
+    chosen = [*METHODS, "gap"] if methods == ["all"] else list(methods or SELECTION)
     unknown = [m for m in chosen if m not in known or f"patches-{m}" not in recipe_names()]
     if unknown or seeds < 1:
-        what = f"no recipe for {', '.join(unknown)}" if unknown else f"seeds must be positive, got {seeds}"
+        what = (
+            f"no recipe for {', '.join(unknown)}"
+            if unknown
+            else f"seeds must be positive, got {seeds}"
+        )
         raise SettingsError(f"{what}; methods of the demo: all, gap, {', '.join(METHODS)}")
     output = Path(output)
     trials = demo_trials(chosen, seeds)
@@ -101,5 +108,7 @@ def demo(
     text = json.dumps(results, indent=1)
     write_atomically(output / "results.json", text)
     page = write_page(results, output / "index.html")
-    console.print(f"{seconds:.0f} s. Look at [bold]{page.resolve().as_uri()}[/bold]", highlight=False)
+    console.print(
+        f"{seconds:.0f} s. Look at [bold]{page.resolve().as_uri()}[/bold]", highlight=False
+    )
     return 0

@@ -42,7 +42,9 @@ def load_run(checkpoint: str | Path) -> TrainedRun:
     """
     path = Path(checkpoint)
     if not path.is_file():
-        raise SettingsError(f"there is no checkpoint {path}; rootpool train writes last.ckpt and best.ckpt")
+        raise SettingsError(
+            f"there is no checkpoint {path}; rootpool train writes last.ckpt and best.ckpt"
+        )
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
         options = dict(state["hyper_parameters"])
@@ -74,7 +76,7 @@ def evaluate(run: TrainedRun, root: str | None = None, **trainer_options: Any) -
     trainer = make_trainer(logger=False, enable_checkpointing=False, **trainer_options)
     with quiet_lightning():
         (metrics,) = trainer.validate(run.module, datamodule=data, verbose=False)
-    return {**metrics, "samples": len(data.splits.val)}  # type: ignore[arg-type]
+    return {**metrics, "samples": len(data.splits.val)}
 
 
 def _check_classes(trained: list[str], splits: ImageSplits) -> None:
@@ -101,7 +103,11 @@ def predict(
             "this network knows grey 28 x 28 patches of photo-patches, not pictures; "
             "train one on a folder of images: rootpool train --recipe NAME --data PATH"
         )
-    sizes = {key: run.data_options[key] for key in ("resize", "crop") if run.data_options[key] is not None}
+    sizes = {
+        key: run.data_options[key]
+        for key in ("resize", "crop")
+        if run.data_options[key] is not None
+    }
     _, transform = TRANSFORMS[run.data_options["transform"]](**sizes)
     results = []
     for image in images:

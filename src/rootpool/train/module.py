@@ -12,17 +12,13 @@ from torch import Tensor, nn
 from torchmetrics import MeanMetric
 from torchmetrics.classification import MulticlassAccuracy
 
-from rootpool.models import create_model
+from rootpool.models import create_model, load_checkpoint, parameter_groups
 from rootpool.nn import BASELINES, METHODS
 
 from .hybrid import covariance_pools
 from .sampling import derive_seed
 
 __all__ = ["PooledTraining"]
-
-
-def parameter_groups(model, lr, backbone_lr):
-    return [{"params": list(model.parameters()), "lr": lr}]
 
 
 Precision = Literal["float32", "float64"]
@@ -81,7 +77,7 @@ class PooledTraining(pl.LightningModule):
         for pool in covariance_pools(self.model).values():
             pool.compute_dtype = getattr(torch, compute_dtype)
         if weights is not None:
-            load_checkpoint(weights, self.model, new_classes=True)
+            load_checkpoint(weights, self.model, num_classes=num_classes)
         self.metrics = nn.ModuleDict(
             {
                 "train_loss": MeanMetric(),
@@ -152,7 +148,10 @@ class PooledTraining(pl.LightningModule):
             weight_decay=hparams["weight_decay"],
         )
         schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, self.milestones, gamma=0.1)
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "epoch"}}
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": {"scheduler": schedule, "interval": "epoch"},
+        }
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         # Within the hybrid protocol the method of the moment differs from the one asked for.

@@ -39,7 +39,9 @@ def recipe_names() -> list[str]:
     >>> "alexnet-imagenet-svd-pade-hybrid" in recipe_names()
     True
     """
-    return sorted(f.name.removesuffix(".yaml") for f in _FOLDER.iterdir() if f.name.endswith(".yaml"))
+    return sorted(
+        f.name.removesuffix(".yaml") for f in _FOLDER.iterdir() if f.name.endswith(".yaml")
+    )
 
 
 def load_recipe(name: str) -> Recipe:
@@ -52,7 +54,9 @@ def load_recipe(name: str) -> Recipe:
     if name not in names:
         near = difflib.get_close_matches(name, names, n=3, cutoff=0.4)
         hint = f"did you mean {', '.join(near)}? " if near else ""
-        raise SettingsError(f"unknown recipe {name!r}; {hint}(rootpool recipes lists all {len(names)})")
+        raise SettingsError(
+            f"unknown recipe {name!r}; {hint}(rootpool recipes lists all {len(names)})"
+        )
     content = _read(f"{name}.yaml")
     about, needs = content.pop("about"), content.pop("needs", {})
     return Recipe(name, about, content, needs)

@@ -2,7 +2,8 @@
 
 A configuration is a nested dictionary with the keys ``seed``, ``hybrid`` (a `HybridSchedule`),
 ``save_every``, ``spectrum_every``, ``model`` (arguments of `PooledTraining`), ``data`` (of `ImageData`) and
-``trainer`` (of Lightning's Trainer). `resolve` checks it, fills in the defaults and returns the effective configuration.
+``trainer`` (of Lightning's Trainer). `resolve` checks it, fills in the defaults and returns the effective
+configuration.
 """
 
 from __future__ import annotations
@@ -132,7 +133,10 @@ def known_keys() -> list[str]:
 def _check_keys(config: Mapping[str, Any]) -> None:
     known = known_keys()
     for key in _flatten(config):
-        free = ("model.method_options.", "model.backbone_options.")  # dictionaries with keys of their own
+        free = (
+            "model.method_options.",
+            "model.backbone_options.",
+        )  # dictionaries with keys of their own
         if key in known or key.startswith(free) or any(k.startswith(f"{key}.") for k in known):
             continue
         near = difflib.get_close_matches(key, known, n=3, cutoff=0.5)

@@ -146,7 +146,9 @@ def run_trials(
     return [json.loads((folder / trial.key / "result.json").read_text()) for trial in trials]
 
 
-def _schedule(waiting: dict[str, Trial], folder: Path, events: Any, pool: ProcessPoolExecutor) -> None:
+def _schedule(
+    waiting: dict[str, Trial], folder: Path, events: Any, pool: ProcessPoolExecutor
+) -> None:
     """Submit each trial as soon as its first stage is there, first stages before all."""
     running: dict[Future[None], str] = {}
     remaining = dict(waiting)

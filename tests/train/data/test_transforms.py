@@ -80,7 +80,7 @@ def test_imagenet_training_crops_everywhere_and_flips_half():
     ],
 )
 def test_fine_grained_is_the_centre_and_flips_half(resize, expected):
-    train, val = fine_grained_transforms(48, resize)
+    train, val = fine_grained_transforms(resize, crop=48)
     picture = ramp(640, 480)
     assert torch.tensor(window(val(picture))).allclose(torch.tensor(expected).float(), atol=0.02)
     torch.manual_seed(0)

@@ -3,16 +3,18 @@
 from .decode import BadImageError, decode_image
 from .files import ON_BAD_IMAGE, ImageFiles, find_bad_images
 from .layouts import LAYOUTS, Layout, open_splits
-from .patches import photo_patches
+from .patches import PHOTO_PATCHES, photo_patches
 from .photographs import PHOTOGRAPHS, Photograph
 from .sheet import contact_sheet
 from .splits import ImageSplits, LabelledImages, TensorImages, Transform
-from .transforms import fine_grained_transforms, imagenet_transforms
+from .transforms import TRANSFORMS, fine_grained_transforms, imagenet_transforms
 
 __all__ = [
     "LAYOUTS",
     "ON_BAD_IMAGE",
     "PHOTOGRAPHS",
+    "PHOTO_PATCHES",
+    "TRANSFORMS",
     "BadImageError",
     "ImageFiles",
     "ImageSplits",

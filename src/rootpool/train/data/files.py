@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -51,15 +52,16 @@ def find_bad_images(paths: Sequence[str]) -> dict[str, str]:
     Files that cannot be read at all (missing, not permitted, a failing disk) raise OSError: that is
     no property of an image and may be different in the next process.
     """
-
+    console = Console(stderr=True)
     with ThreadPoolExecutor() as pool:
         chunks = [paths[k : k + CHUNK] for k in range(0, len(paths), CHUNK)]
         found = track(
             pool.map(_bad_of, chunks),
             description="checking images",
             total=len(chunks),
-            console=Console(stderr=True),
+            console=console,
             transient=True,
+            disable=not console.is_terminal,
         )
         return {path: reason for bad in found for path, reason in bad.items()}
 
@@ -84,11 +86,10 @@ def without_bad_images(
     """
     paths = [path for path, _ in (*train, *val)]
     bad = find_bad_images(paths)
-    console = Console(stderr=True, soft_wrap=True)
     if bad:
         lines = [f"left out {len(bad)} of {len(paths)} images:"]
         lines += [f"  {reason}" for reason in bad.values()]
-        console.print("\n".join(lines), markup=False, highlight=False)
+        print("\n".join(lines), file=sys.stderr)
     return _kept("training", train, bad, classes), _kept("validation", val, bad, classes)
 
 

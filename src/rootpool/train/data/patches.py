@@ -9,7 +9,9 @@ from torchvision.transforms import v2
 from .photographs import PHOTOGRAPHS
 from .splits import ImageSplits, TensorImages, Transform
 
-__all__ = ["photo_patches"]
+__all__ = ["PHOTO_PATCHES", "photo_patches"]
+
+PHOTO_PATCHES = "photo-patches"
 
 BLOCK, PATCH, CROP = 64, 32, 28  # pixels
 TRAIN, VAL = 112, 100  # patches a photograph
@@ -43,7 +45,7 @@ def photo_patches(seed: int = 0) -> ImageSplits:
         train=_images(train, v2.Compose([v2.RandomCrop(CROP), v2.RandomHorizontalFlip()])),
         val=_images(val, v2.CenterCrop(CROP)),
         classes=tuple(photo.name for photo in PHOTOGRAPHS),
-        name="photo-patches",
+        name=PHOTO_PATCHES,
         channels=1,
     )
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
+import numpy as np
+from scipy.io import loadmat
 from torchvision.datasets.folder import IMG_EXTENSIONS, make_dataset
 
 from .files import Sample
@@ -153,9 +155,6 @@ def read_cars(
 
 def _matlab(path: Path, *keys: str) -> list[Any]:
     """Arrays of a MATLAB file, each as one row."""
-    import numpy as np
-    from scipy.io import loadmat
-
     try:
         content = loadmat(path, squeeze_me=True)
     except Exception as error:  # whatever a damaged file makes of the parser

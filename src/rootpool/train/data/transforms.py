@@ -10,7 +10,7 @@ from torchvision.transforms import v2
 
 from .splits import Transform
 
-__all__ = ["fine_grained_transforms", "imagenet_transforms"]
+__all__ = ["TRANSFORMS", "fine_grained_transforms", "imagenet_transforms"]
 
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet, R, G, B
 
@@ -37,7 +37,7 @@ def imagenet_transforms(resize: Size = 256, crop: int = 224) -> tuple[Transform,
 
 
 def fine_grained_transforms(
-    size: int = 448, resize: Size | None = None
+    resize: Size | None = None, crop: int = 448
 ) -> tuple[Transform, Transform]:
     """Training: resize, centre crop, random flip; validation: the same without the flip.
 
@@ -47,18 +47,21 @@ def fine_grained_transforms(
     for Cars ``resize=(448, 448)``. The flip is in that code and not in the paper's text.
 
     Args:
-        size: height and width of the result.
-        resize: the shorter side, or height and width, before the crop; None for ``size``.
+        resize: the shorter side, or height and width, before the crop; None for ``crop``.
+        crop: height and width of the result.
 
     Returns:
-        For training and for validation: a PIL image to a normalised tensor ``(3, size, size)``.
+        For training and for validation: a PIL image to a normalised tensor ``(3, crop, crop)``.
     """
-    resize = size if resize is None else resize
-    _check(resize, size)
+    resize = crop if resize is None else resize
+    _check(resize, crop)
     return (
-        _transform(resize, v2.CenterCrop(size), v2.RandomHorizontalFlip()),
-        _transform(resize, v2.CenterCrop(size)),
+        _transform(resize, v2.CenterCrop(crop), v2.RandomHorizontalFlip()),
+        _transform(resize, v2.CenterCrop(crop)),
     )
+
+
+TRANSFORMS = {"imagenet": imagenet_transforms, "fine-grained": fine_grained_transforms}
 
 
 def _transform(resize: Size, *steps: torch.nn.Module) -> v2.Compose:

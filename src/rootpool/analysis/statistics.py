@@ -1,0 +1,198 @@
+r"""Paired comparisons over seeds: how large a difference is, and how sure we can be of it.
+
+Two runs with the same seed share data order and initial weights, so their difference varies less than
+either. Over n seeds with differences :math:`d_i`, Student's t gives
+
+.. math:: \bar d \pm t_{n-1}\, s_d / \sqrt n .
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+from typing import Any, Literal
+
+from scipy import stats
+
+__all__ = ["Comparison", "PairedDifference", "compare", "describe", "holm", "paired_difference"]
+
+
+@dataclass(frozen=True)
+class PairedDifference:
+    """Mean of ``a - b`` with its confidence interval and two-sided p-value.
+
+    Neither is known where the differences show no spread: from one pair, or if all are equal.
+    """
+
+    mean: float
+    low: float | None
+    high: float | None
+    p_value: float | None
+    n: int
+    confidence: float = 0.95
+
+    @property
+    def clear(self) -> bool:
+        """Whether the interval leaves zero out."""
+        return self.p_value is not None and self.p_value < 1 - self.confidence
+
+
+def paired_difference(
+    a: Iterable[float], b: Iterable[float], confidence: float = 0.95
+) -> PairedDifference:
+    """Mean of ``a - b`` by Student's t for paired values.
+
+    Differences that are equal up to rounding count as equal. Student's t would be certain of them, but
+    they say that seeds are few or values coarse (errors are whole numbers of images).
+
+    >>> d = paired_difference([3.0, 2.0, 4.0], [1.0, 1.0, 1.0])
+    >>> f"{d.mean:.1f}, {d.low:.2f} to {d.high:.2f}, p = {d.p_value:.3f}"
+    '2.0, -0.48 to 4.48, p = 0.074'
+    """
+    a, b = list(a), list(b)
+    if len(a) != len(b) or not a:
+        raise ValueError(f"pairs need as many values on either side, got {len(a)} and {len(b)}")
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence lies between 0 and 1, got {confidence}")
+    bad = [value for value in a + b if not math.isfinite(value)]
+    if bad:
+        raise ValueError(
+            f"got {bad[0]} among the values; leave out the seeds that failed, and say so"
+        )
+    n = len(a)
+    rounding = 8 * math.ulp(max(map(abs, a + b)))
+    differences = [x - y for x, y in zip(a, b, strict=True)]
+    mean = fmean(differences)
+    mean = 0.0 if abs(mean) <= rounding else mean
+    error = stdev(differences) / math.sqrt(n) if n > 1 else 0.0
+    if error <= rounding:
+        return PairedDifference(mean, None, None, None, n, confidence)
+    reach = float(stats.t.ppf((1 + confidence) / 2, n - 1)) * error
+    p_value = float(2 * stats.t.sf(abs(mean) / error, n - 1))
+    return PairedDifference(mean, mean - reach, mean + reach, p_value, n, confidence)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """P-values of several comparisons, corrected so that one false alarm among all stays as rare.
+
+    Holm's step-down method: the k-th smallest of m is multiplied by m - k + 1, and none becomes smaller
+    than one before it.
+
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    """
+    if not all(0 <= p <= 1 for p in p_values):
+        raise ValueError(f"p-values lie between 0 and 1, got {list(p_values)}")
+    corrected = [0.0] * len(p_values)
+    highest = 0.0
+    for rank, i in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[i]))
+        corrected[i] = highest
+    return corrected
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A run against a baseline, with the p-value corrected for all comparisons made together."""
+
+    run: str
+    baseline: str
+    difference: PairedDifference
+    corrected_p: float | None
+    comparisons: int
+
+    @property
+    def clear(self) -> bool:
+        """Whether the difference is significant after the correction."""
+        return self.corrected_p is not None and self.corrected_p < 1 - self.difference.confidence
+
+    def record(self) -> dict[str, Any]:
+        """A row for ``plots.paired_differences``, a table or a file."""
+        d = self.difference
+        return {
+            "label": f"{self.run} − {self.baseline}",
+            "run": self.run,
+            "baseline": self.baseline,
+            "mean": d.mean,
+            "low": d.low,
+            "high": d.high,
+            "p_value": d.p_value,
+            "corrected_p": self.corrected_p,
+            "n": d.n,
+        }
+
+
+def compare(
+    records: Iterable[Mapping[str, Any]],
+    pairs: Sequence[tuple[str, str]],
+    value: str = "val_error",
+    confidence: float = 0.95,
+) -> list[Comparison]:
+    """Paired differences ``run - baseline`` over the seeds that both have, with Holm's correction.
+
+    Args:
+        records: mappings with ``run``, ``seed`` and the value, one a run and seed.
+        pairs: names of a run and of its baseline.
+        value: which number to compare.
+        confidence: of each interval, which is not corrected.
+    """
+    by_run: dict[str, dict[Any, float]] = defaultdict(dict)
+    for record in records:
+        run, seed = record["run"], record["seed"]
+        if seed in by_run[run]:
+            raise ValueError(
+                f"two records of {run!r} with seed {seed}; give only the last epoch of each"
+            )
+        by_run[run][seed] = record[value]
+    unknown = sorted({name for pair in pairs for name in pair} - set(by_run))
+    if unknown:
+        raise ValueError(f"no records of {', '.join(unknown)}; there are {', '.join(by_run)}")
+    found = []
+    for run, baseline in pairs:
+        seeds = [seed for seed in by_run[run] if seed in by_run[baseline]]
+        if not seeds:
+            raise ValueError(f"{run!r} and {baseline!r} have no seed in common")
+        a, b = ([by_run[name][seed] for seed in seeds] for name in (run, baseline))
+        found.append(paired_difference(a, b, confidence))
+    tested = [d.p_value for d in found if d.p_value is not None]
+    corrected = iter(holm(tested))
+    return [
+        Comparison(run, base, d, None if d.p_value is None else next(corrected), len(tested))
+        for (run, base), d in zip(pairs, found, strict=True)
+    ]
+
+
+def describe(
+    result: PairedDifference | Comparison,
+    unit: str = "points",
+    better: Literal["lower", "higher"] = "lower",
+) -> str:
+    """What a comparison shows, in plain words.
+
+    >>> describe(paired_difference([11.0, 12.1, 10.9], [13.0, 14.0, 13.1]))
+    'better by 2.03 ± 0.38 points (95 % interval, 3 seeds, p = 0.0019)'
+    >>> describe(paired_difference([11.0], [13.0]))
+    'better by 2.00 points in the only seed; without any spread there is no telling from noise'
+    """
+    d = result.difference if isinstance(result, Comparison) else result
+    side = "better" if (d.mean < 0) == (better == "lower") else "worse"
+    size = f"{abs(d.mean):.2f}"
+    if d.low is None or d.high is None:
+        what = f"{side} by {size} {unit}" if d.mean else "equal"
+        where = "the only seed" if d.n == 1 else f"each of {d.n} seeds"
+        return f"{what} in {where}; without any spread there is no telling from noise"
+    basis = f"{100 * d.confidence:g} % interval, {d.n} seeds, {_p(result)}"
+    reach = f"{(d.high - d.low) / 2:.2f}"
+    if result.clear:
+        return f"{side} by {size} ± {reach} {unit} ({basis})"
+    return f"within noise: {side} by {size} ± {reach} {unit} ({basis})"
+
+
+def _p(result: PairedDifference | Comparison) -> str:
+    if isinstance(result, PairedDifference):
+        return f"p = {result.p_value:.2g}"
+    after = f" after Holm's correction for {result.comparisons} comparisons"
+    return f"p = {result.corrected_p:.2g}" + after * (result.comparisons > 1)

@@ -1,0 +1,149 @@
+"""Networks in files: ours and those of the two public repositories of this line."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from torch import Tensor
+
+from rootpool.nn import Method
+
+from .classifier import PooledClassifier
+from .factory import create_model
+from .files import read_tensors, write_tensors
+from .foreign import build_network, our_names, three_parts
+from .spec import ModelSpec
+
+__all__ = ["load_checkpoint", "save_checkpoint"]
+
+_SPEC = "rootpool.spec"
+
+
+def save_checkpoint(
+    model: PooledClassifier,
+    path: str | os.PathLike[str],
+    metadata: Mapping[str, str] | None = None,
+) -> None:
+    """Write a network to a file: safetensors if its name ends so, PyTorch's form otherwise.
+
+    The file says how the network was made, so that ``load_checkpoint(path)`` makes it again; not so for
+    networks with a pooling of your own, which it must be given. It appears when it is complete.
+
+    Args:
+        model: the network.
+        path: where to, such as ``"birds.safetensors"``.
+        metadata: texts to keep with it; ``read_tensors(path)[1]`` has them.
+    """
+    text = dict(metadata or {})
+    if model.spec is not None:
+        method = getattr(model.pool, "method", model.spec.pool)
+        text[_SPEC] = replace(model.spec, pool=method).to_json()
+    write_tensors(model.state_dict(), path, text)
+
+
+def load_checkpoint(
+    path: str | os.PathLike[str],
+    model: PooledClassifier | None = None,
+    *,
+    pool: str | Method | None = None,
+    num_classes: int | None = None,
+    **options: Any,
+) -> PooledClassifier:
+    """The network in a file of ours, of the paper's repository or of fast-MPN-COV.
+
+    Nothing in the file is executed. What does not fit is an error that lists it.
+
+    Args:
+        path: a safetensors or PyTorch file; the weights may stand under ``state_dict`` and behind a
+            ``module.``.
+        model: the network to load into; None makes the one that the file is of.
+        pool: the method of the network that is made; None for that of the file, or ``"exact"`` for
+            files that do not say. No weight depends on it.
+        num_classes: for fine-tuning on other classes than those of the file: the last layer starts
+            anew where their numbers differ. None takes the file's.
+        options: of the network that is made, such as ``last_stride``, which files of three parts do
+            not tell: it is 1 for those that say ``mpncovresnet`` and otherwise 2.
+    """
+    tensors, rest = read_tensors(path)
+    foreign = three_parts(tensors)
+    if foreign is not None:
+        parts, inner = foreign
+        if model is None:
+            mpncovresnet = inner or "mpncov" in str(rest.get("arch", ""))
+            method = "exact" if pool is None else pool
+            model = build_network(parts, method, num_classes, mpncovresnet=mpncovresnet, **options)
+        tensors = our_names(parts, model)
+    elif not any(key.startswith("backbone.") for key in tensors):
+        raise ValueError(
+            f"{os.fspath(path)} has none of the known forms (backbone.*, features.*, layer4.*): it "
+            f"begins with {', '.join(list(tensors)[:5])}. Weights of a backbone alone: "
+            "create_model(name, weights=path)"
+        )
+    elif model is None:
+        model = _make(path, rest, pool, num_classes, options)
+    _load(model, tensors, os.fspath(path), num_classes)
+    return model
+
+
+def _make(
+    path: str | os.PathLike[str],
+    rest: Mapping[str, Any],
+    pool: str | Method | None,
+    num_classes: int | None,
+    options: Mapping[str, Any],
+) -> PooledClassifier:
+    """The network that a file of ours says it is of."""
+    if _SPEC not in rest:
+        raise ValueError(
+            f"{os.fspath(path)} does not say how its network was made; make it yourself and give it: "
+            "load_checkpoint(path, model)"
+        )
+    spec = ModelSpec.from_json(rest[_SPEC])
+    return create_model(
+        spec.name,
+        spec.pool if pool is None else pool,
+        num_classes or spec.num_classes,
+        reduction=spec.reduction,
+        **{**spec.options, **options},
+    )
+
+
+def _load(
+    model: PooledClassifier, tensors: dict[str, Tensor], path: str, num_classes: int | None
+) -> None:
+    """Load the tensors, all of them and nothing else, but for a last layer that starts anew."""
+    expected = model.state_dict()
+    last = _last_layer(expected)
+    if last in tensors and tensors[last].shape[0] != model.num_classes:
+        if num_classes != model.num_classes:
+            raise ValueError(
+                f"{path} has {tensors[last].shape[0]} classes, the network {model.num_classes}; with "
+                f"num_classes={model.num_classes} the last layer starts anew"
+            )
+        for key in (last, last.removesuffix("weight") + "bias"):
+            tensors[key] = expected[key]
+    # Files of torch before 0.4.1 do not count batches; load_state_dict knows that.
+    needed = {key for key in expected if not key.endswith("num_batches_tracked")}
+    both = [key for key in tensors if key in expected]
+    problems = {
+        "missing from the file": sorted(needed - tensors.keys()),
+        "unknown to the network": sorted(tensors.keys() - expected.keys()),
+        "of another shape": [
+            f"{key} {tuple(tensors[key].shape)} for {tuple(expected[key].shape)}"
+            for key in both
+            if tensors[key].shape != expected[key].shape
+        ],
+    }
+    if any(problems.values()):
+        lists = [f"{what}: {', '.join(keys)}" for what, keys in problems.items() if keys]
+        raise ValueError(f"{path} does not fit the network. " + "; ".join(lists))
+    model.load_state_dict(tensors)
+
+
+def _last_layer(state: Mapping[str, Tensor]) -> str:
+    keys = [key for key in state if re.fullmatch(r"classifier\.(\d+\.)?weight", key)]
+    return keys[-1] if keys else ""

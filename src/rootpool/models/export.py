@@ -1,0 +1,77 @@
+"""Programs of networks that run elsewhere: ``torch.export`` and ONNX."""
+
+from __future__ import annotations
+
+import os
+
+import torch
+from torch import Tensor
+
+from .classifier import PooledClassifier
+
+__all__ = ["export_onnx", "export_program"]
+
+
+def export_program(
+    model: PooledClassifier, images: Tensor | None = None
+) -> torch.export.ExportedProgram:
+    """The network as a ``torch.export`` program of torch's own operators, for any batch size.
+
+    Of the covariance methods, those made of matrix products can be exported: ``"isqrt-cov"``,
+    ``"covariance"``, ``"signed-sqrt"``. A network that was trained with another one changes first:
+    ``model.pool.method = ISqrtCov(iterations=10)`` is close to the exact root.
+
+    Args:
+        model: the network, in evaluation mode.
+        images: an example of the input; None for the size that the backbone was made for.
+
+    >>> from rootpool.models import create_model
+    >>> model = create_model("patchnet", "isqrt-cov", 18).eval()
+    >>> program = export_program(model)
+    >>> program.module()(torch.zeros(5, 1, 28, 28)).shape
+    torch.Size([5, 18])
+    """
+    if model.training:
+        raise ValueError("the network is in training mode; call model.eval() before the export")
+    if images is None:
+        parameter = next(model.parameters())
+        images = parameter.new_zeros(2, *model.backbone.input_size)  # type: ignore[misc]
+    batch = {0: torch.export.Dim.DYNAMIC}
+    program = torch.export.export(model, (images,), dynamic_shapes=(batch,))
+    own = _own_operators(program)
+    if own:
+        raise ValueError(
+            f"the program would need {', '.join(own)}, which exists only where rootpool is imported: "
+            'choose a method of matrix products first, such as model.pool.method = "isqrt-cov"'
+        )
+    return program
+
+
+def _own_operators(program: torch.export.ExportedProgram) -> list[str]:
+    """Operators that are not torch's, in the program and the programs inside it."""
+    targets = {
+        str(node.target)
+        for module in program.graph_module.modules()
+        if isinstance(module, torch.fx.GraphModule)
+        for node in module.graph.nodes
+        if node.op == "call_function"
+    }
+    return sorted(target for target in targets if target.startswith("rootpool"))
+
+
+def export_onnx(
+    model: PooledClassifier, path: str | os.PathLike[str], images: Tensor | None = None
+) -> None:
+    """Write the network as one ONNX file, ``images`` to ``logits``, for any batch size.
+
+    The methods are those of :func:`export_program`. Needs the packages onnx and onnxscript.
+    """
+    torch.onnx.export(
+        export_program(model, images),
+        f=os.fspath(path),
+        input_names=["images"],
+        output_names=["logits"],
+        dynamo=True,
+        external_data=False,
+        verbose=False,
+    )

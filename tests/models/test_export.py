@@ -1,0 +1,69 @@
+import numpy
+import pytest
+import torch
+
+import matrices
+from rootpool.models import create_model, export_onnx, export_program
+from rootpool.nn import ISqrtCov
+
+# name, options, image size: a preset, a convolutional network, and one with tokens.
+NETWORKS = [
+    ("patchnet", {}, 28),
+    ("resnet18", {"reduction": 16}, 64),
+    ("vit_tiny_patch16_224", {"img_size": 32, "depth": 2, "reduction": 16}, 32),
+]
+
+
+def network(name, options, pool="isqrt-cov"):
+    torch.manual_seed(0)
+    return create_model(name, pool, 5, **options).eval()
+
+
+def images(model, size, batch):
+    return matrices.random(batch, model.backbone.input_size[0], size, size, dtype=torch.float32)
+
+
+@pytest.mark.parametrize(("name", "options", "size"), NETWORKS)
+def test_exported_program_gives_the_same_logits(name, options, size):
+    model = network(name, options)
+    program = export_program(model, images(model, size, 2))
+    for batch in (1, 3):  # neither is the size that it was exported with
+        x = images(model, size, batch)
+        assert torch.allclose(program.module()(x), model(x), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("name", "options", "size"), NETWORKS[1:2])
+def test_onnx_gives_the_same_logits(tmp_path, name, options, size):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    model = network(name, options)
+    path = tmp_path / "model.onnx"
+    export_onnx(model, path, images(model, size, 2))
+    assert [file.name for file in tmp_path.iterdir()] == ["model.onnx"]
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    for batch in (1, 3):
+        x = images(model, size, batch)
+        (logits,) = session.run(["logits"], {"images": x.numpy()})
+        numpy.testing.assert_allclose(logits, model(x).detach(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("pool", ["covariance", "signed-sqrt", "gap"])
+def test_other_methods_of_products(pool):
+    model = network("patchnet", {}, pool)
+    x = images(model, 28, 3)
+    assert torch.allclose(export_program(model).module()(x), model(x), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("pool", ["exact", "log"])
+def test_decompositions_are_refused(tmp_path, pool):
+    model = network("patchnet", {}, pool)
+    with pytest.raises(ValueError, match=r"would need rootpool.*pool\.method = \"isqrt-cov\""):
+        export_onnx(model, tmp_path / "model.onnx")
+    assert not list(tmp_path.iterdir())
+    model.pool.method = ISqrtCov(iterations=3)
+    export_program(model)
+
+
+def test_training_mode_is_refused():
+    with pytest.raises(ValueError, match=r"training mode; call model\.eval\(\)"):
+        export_program(network("patchnet", {}).train())

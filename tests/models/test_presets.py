@@ -1,0 +1,119 @@
+import pytest
+import torch
+import torchvision
+from torch import nn
+
+import matrices
+from rootpool.models import PRESETS, create_model
+from rootpool.nn import METHODS
+
+
+def count(name, pool="exact", num_classes=1000, **options):
+    with torch.device("meta"):
+        model = create_model(name, pool, num_classes, **options)
+    return sum(p.numel() for p in model.parameters())
+
+
+def layers(module):
+    return [type(m).__name__ for m in module.modules() if not list(m.children())]
+
+
+def test_parameters():
+    # torchvision states these two for its own networks, ...
+    assert count("paper/resnet50", "gap") == 25_557_032
+    assert count("paper/alexnet", "gap", norm=False) == 61_100_840
+    # ... and the published files of the reduced networks have 217.3 and 289.9 MB (of 2^20 bytes),
+    # with up to half a MB of running statistics.
+    for name, megabytes in (("paper/resnet50", 217.3), ("paper/resnet101", 289.9)):
+        assert 0 < megabytes - count(name, last_stride=1) * 4 / 2**20 < 0.5
+
+
+@pytest.mark.parametrize(("last_stride", "side"), [(2, 7), (1, 14)])
+def test_resnet_positions(last_stride, side):
+    with torch.device("meta"):
+        model = create_model("paper/resnet50", last_stride=last_stride)
+        features = model.forward_features(torch.empty(2, 3, 224, 224))
+    assert features.shape == (2, 2048, side, side)
+    assert model.pool.channels == 256
+    assert model.classifier.in_features == 32896
+
+
+def test_a_resnet_with_stride_1_has_the_weights_and_the_function_of_the_first():
+    torch.manual_seed(0)
+    one = create_model("paper/resnet50", "exact", 2, reduction=8, last_stride=1).eval()
+    two = create_model("paper/resnet50", "exact", 2, reduction=8).eval()
+    two.load_state_dict(one.state_dict())
+    x = matrices.random(1, 3, 64, 64, dtype=torch.float32)
+    # The first block of the last stage sees the same input: its output at every other position.
+    stage = one.backbone.body.layer4[0], two.backbone.body.layer4[0]
+    y = nn.Sequential(*list(two.backbone.body.children())[:-1])(x)
+    dense, sparse = (block(y) for block in stage)
+    assert dense.shape[-1] == 2 * sparse.shape[-1]
+    assert torch.allclose(dense[..., ::2, ::2], sparse, rtol=1e-4, atol=1e-5)
+
+
+def test_alexnet_of_the_paper():
+    with torch.device("meta"):
+        model = create_model("paper/alexnet")
+        features = model.forward_features(torch.empty(2, 3, 224, 224))
+    assert features.shape == (2, 256, 13, 13)
+    step = ["Conv2d", "BatchNorm2d", "ReLU"]
+    assert layers(model.backbone) == [*step, "MaxPool2d", *step, "MaxPool2d", *step, *step, *step]
+    assert layers(model.pool) == ["Identity"]  # no reduction: "13 x 13 x 256"
+    assert layers(model.classifier) == ["Linear", "ReLU", "Linear", "ReLU", "Linear"]
+    widths = [(m.in_features, m.out_features) for m in model.classifier if hasattr(m, "weight")]
+    assert widths == [(32896, 4096), (4096, 4096), (4096, 1000)]
+
+
+def test_alexnet_without_norm_is_torchvisions():
+    with torch.device("meta"):
+        model = create_model("paper/alexnet", norm=False)
+        original = torchvision.models.alexnet()
+    assert layers(model.backbone) == layers(original.features)[:-1]
+    assert layers(model.classifier) == layers(original.classifier)
+
+
+def test_vanilla_alexnet_is_torchvisions():
+    torch.manual_seed(0)
+    original = torchvision.models.alexnet(num_classes=3).eval()
+    with torch.device("meta"):
+        model = create_model("paper/alexnet", "gap", 3, norm=False).eval()
+    model.backbone.body.load_state_dict(original.features.state_dict(), assign=True)
+    model.classifier.load_state_dict(original.classifier.state_dict(), assign=True)
+    x = matrices.random(1, 3, 224, 224, dtype=torch.float32)
+    assert torch.allclose(model(x), original(x), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("norm", [True, False])
+def test_patchnet(norm):
+    model = create_model("patchnet", num_classes=18, norm=norm)
+    step = ["Conv2d", "BatchNorm2d", "ReLU"] if norm else ["Conv2d", "ReLU"]
+    assert layers(model.backbone) == step * 3
+    convolutions = [m for m in model.modules() if isinstance(m, nn.Conv2d)]
+    assert [(c.out_channels, c.kernel_size[0], c.stride[0]) for c in convolutions] == [
+        (24, 5, 2),
+        (32, 3, 1),
+        (64, 3, 2),
+    ]
+    x = matrices.random(4, *model.backbone.input_size, dtype=torch.float32)
+    assert model.forward_features(x).shape == (4, 64, 7, 7)
+    # Without batch norm a batch is no more than its images.
+    assert torch.allclose(model(x)[:2], model(x[:2]), rtol=1e-4, atol=1e-6) is not norm
+
+
+@pytest.mark.parametrize("pool", [*METHODS, "gap"])
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_with_every_method(name, pool):
+    with torch.device("meta"):
+        model = create_model(name, pool, 10)
+    assert model.num_classes == 10
+    assert (model.pool.out_features == 32896) is (name != "patchnet" and pool != "gap")
+
+
+def test_options():
+    assert {name: preset.options for name, preset in PRESETS.items()} == {
+        "paper/alexnet": {"norm": True},
+        "paper/resnet50": {"last_stride": 2},
+        "paper/resnet101": {"last_stride": 2},
+        "patchnet": {"norm": True},
+    }
