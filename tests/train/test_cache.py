@@ -16,6 +16,7 @@ from torch import nn
 from torchvision.transforms import v2
 
 from rootpool.train.cache import WithMirror, cache_features
+from rootpool.train.data import BadImageError
 
 COUNT, BATCH = 70, 2  # blocks of 32 images, and one of 6
 
@@ -252,5 +253,5 @@ def test_unreadable_images(files, tmp_path):
     with pytest.raises(ValueError, match="at least one image file, got none"):
         make([], tmp_path)
     os.truncate(files[7], 60)
-    with pytest.raises(OSError, match=r"cannot read the image .*7\.png"):
+    with pytest.raises(BadImageError, match=r"cannot decode .*7\.png"):
         make(files, tmp_path)

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from rootpool.linalg.parallel import run_pieces
 
+from .data import decode_image
 from .fingerprint import fingerprint
 from .store import BlockStore
 
@@ -168,11 +169,7 @@ class _Extraction:
         }
 
     def _views(self, path: Path) -> Tensor:
-        try:
-            with Image.open(path) as image:
-                views = self.transform(image.convert("RGB"))
-        except OSError as error:
-            raise OSError(f"cannot read the image {path}: {error}") from error
+        views = self.transform(decode_image(path))
         return views if views.dim() == 4 else views.unsqueeze(0)
 
     def into(self, arrays: Mapping[str, np.memmap[Any, Any]], piece: slice) -> None:
