@@ -1,6 +1,7 @@
 """Features on disk: the same numbers as the network's, after any accident."""
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from torch import nn
 from torchvision.transforms import v2
 
 from rootpool.train.cache import WithMirror, cache_features
+from rootpool.train.data import BadImageError
 
 COUNT, BATCH = 70, 2  # blocks of 32 images, and one of 6
 
@@ -135,6 +137,17 @@ def test_data_that_are_moved_keep_their_cache(files, tmp_path):
     assert network.seen == 0
 
 
+def test_a_cache_travels_to_other_processes_by_name(files, tmp_path):
+    _, cache = make(files, tmp_path)
+    parcel = pickle.dumps(cache.select(["first"]))
+    assert len(parcel) < 1000
+    other = pickle.loads(parcel)
+    assert list(other.maps) == ["first"]
+    assert np.array_equal(other.maps["first"], cache.maps["first"])
+    with pytest.raises(KeyError, match=r"no stage 'third'; it has first, blocks\.1"):
+        cache.select(["third"])
+
+
 def only_directory(tmp_path):
     (directory,) = (tmp_path / "cache").iterdir()
     return directory
@@ -240,5 +253,5 @@ def test_unreadable_images(files, tmp_path):
     with pytest.raises(ValueError, match="at least one image file, got none"):
         make([], tmp_path)
     os.truncate(files[7], 60)
-    with pytest.raises(OSError, match=r"cannot read the image .*7\.png"):
+    with pytest.raises(BadImageError, match=r"cannot decode .*7\.png"):
         make(files, tmp_path)

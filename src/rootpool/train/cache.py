@@ -7,19 +7,21 @@ makes a new one; what is in it is checked by checksums (:mod:`rootpool.train.sto
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.lib.format import open_memmap
 from PIL import Image
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor, nn
 
 from rootpool.linalg.parallel import run_pieces
 
+from .data import decode_image
 from .fingerprint import fingerprint
 from .store import BlockStore
 
@@ -41,9 +43,15 @@ class WithMirror:
 
 @dataclass(frozen=True)
 class FeatureCache:
-    """The feature maps of many images, ``maps[stage]`` of shape ``(images, views, C, H, W)``."""
+    """The feature maps of many images, ``maps[stage]`` of shape ``(images, views, C, H, W)``.
+
+    To another process it travels as the names of its files.
+    """
 
     maps: Mapping[str, np.memmap[Any, Any]]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopen, ({stage: str(array.filename) for stage, array in self.maps.items()},)
 
     def __len__(self) -> int:
         return len(next(iter(self.maps.values())))
@@ -58,6 +66,15 @@ class FeatureCache:
         """Channels of each stage."""
         return {stage: features.shape[2] for stage, features in self.maps.items()}
 
+    def select(self, stages: Iterable[str]) -> FeatureCache:
+        """The same images with some of the stages."""
+        try:
+            return FeatureCache({stage: self.maps[stage] for stage in stages})
+        except KeyError as error:
+            raise KeyError(
+                f"the cache has no stage {error}; it has {', '.join(self.maps)}"
+            ) from None
+
     def batch(self, images: Tensor, views: Tensor | int = 0) -> dict[str, Tensor]:
         """The maps ``(B, C, H, W)`` of some images in float32, one view of each."""
         rows = images.numpy()
@@ -66,6 +83,10 @@ class FeatureCache:
             stage: torch.from_numpy(features[rows, columns]).float()
             for stage, features in self.maps.items()
         }
+
+
+def _reopen(files: Mapping[str, str]) -> FeatureCache:
+    return FeatureCache({stage: open_memmap(file, "r") for stage, file in files.items()})
 
 
 def cache_features(
@@ -148,11 +169,7 @@ class _Extraction:
         }
 
     def _views(self, path: Path) -> Tensor:
-        try:
-            with Image.open(path) as image:
-                views = self.transform(image.convert("RGB"))
-        except OSError as error:
-            raise OSError(f"cannot read the image {path}: {error}") from error
+        views = self.transform(decode_image(path))
         return views if views.dim() == 4 else views.unsqueeze(0)
 
     def into(self, arrays: Mapping[str, np.memmap[Any, Any]], piece: slice) -> None:

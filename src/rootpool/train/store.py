@@ -23,6 +23,8 @@ from typing import Any
 import numpy as np
 from numpy.lib.format import open_memmap
 
+from rootpool.analysis.files import write_atomically
+
 __all__ = ["BlockStore"]
 
 log = logging.getLogger(__name__)
@@ -62,9 +64,8 @@ class BlockStore:
         directory.mkdir(parents=True)
         new = {name: list(shape) for name, shape in shapes().items()}
         arrays = {name: _open(directory, name, new[name], "w+") for name in new}
-        part = directory / f"{ABOUT}.part"
-        part.write_text(json.dumps({**description, "shapes": new}, indent=1))
-        part.replace(directory / ABOUT)  # last, and at once: where it is, the arrays are too
+        # Last, and at once: where the description is, the arrays are too.
+        write_atomically(directory / ABOUT, json.dumps({**description, "shapes": new}, indent=1))
         return cls(directory, arrays)
 
     def __len__(self) -> int:
