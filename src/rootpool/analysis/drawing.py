@@ -137,4 +137,4 @@ def power_of_ten(number: float) -> str:
 
 def wrap(label: str, characters: int = 26) -> str:
     """A long name in several lines."""
-    return textwrap.fill(label, characters) or label
+    return textwrap.fill(label, characters, break_on_hyphens=False) or label
