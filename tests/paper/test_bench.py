@@ -51,7 +51,7 @@ def test_fine_tuning_needs_weights(tmp_path):
     (tmp_path / "images").mkdir()
     with pytest.raises(SettingsError, match=r"birds-\* need --weights \(a checkpoint .* not given"):
         Bench.of(str(tmp_path), None, None, 1)
-    with pytest.raises(SettingsError, match="gone.ckpt does not exist"):
+    with pytest.raises(SettingsError, match=r"gone\.ckpt does not exist"):
         Bench.of(str(tmp_path), None, str(tmp_path / "gone.ckpt"), 1)
     weights = tmp_path / "weights.ckpt"
     weights.touch()

@@ -88,20 +88,23 @@ class _Reporter(pl.Callback):
         self.events.put(Event(self.key, {"epoch": trainer.current_epoch, **metrics}))
 
 
-def _run(trial: Trial, folder: Path, events: Any) -> None:
-    """Train one trial to its end; executed in a worker process."""
+def _run(trial: Trial, key: str, first: str | None, folder: Path, events: Any) -> None:
+    """Train one trial to its end; executed in a worker process.
+
+    The keys come from the process that started it: jsonargparse may read 2 as 2.0 in one and not in the
+    other, where a setting may be either.
+    """
     torch.set_num_threads(1)
     started = time.perf_counter()
-    output = folder / trial.key
-    first = trial.first_stage
+    output = folder / key
     run = prepare(
         resolve(trial.config),
         output,
         resume=True,
         progress=False,
-        callbacks=[_Reporter(trial.key, events)],
+        callbacks=[_Reporter(key, events)],
     )
-    beginning = None if first is None else folder / first.key / run.last.name
+    beginning = None if first is None else folder / first / run.last.name
     run.fit(resume_from=run.last if run.last.is_file() else beginning)
     result = {
         "label": trial.label,
@@ -152,12 +155,15 @@ def _schedule(
     """Submit each trial as soon as its first stage is there, first stages before all."""
     running: dict[Future[None], str] = {}
     remaining = dict(waiting)
+    stages = {key: trial.first_stage for key, trial in waiting.items()}
+    firsts = {key: None if stage is None else stage.key for key, stage in stages.items()}
     try:
         while remaining or running:
             for key, trial in list(remaining.items()):
-                first = trial.first_stage
-                if first is None or (folder / first.key / "result.json").is_file():
-                    running[pool.submit(_run, remaining.pop(key), folder, events)] = key
+                first = firsts[key]
+                if first is None or (folder / first / "result.json").is_file():
+                    running[pool.submit(_run, trial, key, first, folder, events)] = key
+                    del remaining[key]
             done, _ = wait(running, return_when=FIRST_COMPLETED)
             for future in done:
                 key = running.pop(future)

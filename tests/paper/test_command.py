@@ -1,0 +1,99 @@
+"""``rootpool paper``: what it runs, what it keeps, what it says."""
+
+import dataclasses
+
+import pytest
+
+from rootpool.cli import main
+from rootpool.paper import bench, command
+from rootpool.paper.command import paper
+from rootpool.paper.entries import ENTRIES
+from rootpool.paper.result import Result
+from rootpool.train import demo
+from rootpool.train.recipes import load_recipe
+from rootpool.train.settings import merge
+
+SMALL = {
+    "model": {"milestones": [1, 2]},
+    "data": {"batch_size": 8},
+    "trainer": {"max_epochs": 3, "limit_train_batches": 2, "limit_val_batches": 2},
+    "spectrum_every": 1,
+}
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """Entries that count how often they are computed."""
+    calls = []
+
+    def compute(study):
+        calls.append(study)
+        return Result("theory:pade-rank", "Claim.", ({"a": float("inf")},), None, "Verdict.")
+
+    entry = dataclasses.replace(
+        ENTRIES["theory:pade-rank"],
+        compute=compute,
+        draw=lambda result, bench: [],
+        depends=lambda: {"machine": len(machines)},
+    )
+    machines = []
+    monkeypatch.setitem(ENTRIES, "theory:pade-rank", entry)
+    return calls, machines
+
+
+def test_a_result_is_kept_for_the_machine_and_the_code_that_made_it(counted, tmp_path, monkeypatch):
+    calls, machines = counted
+    for _ in range(2):
+        assert paper(["theory:pade-rank"], output=tmp_path) == 0
+    assert len(calls) == 1
+    machines.append("another")
+    paper(["theory:pade-rank"], output=tmp_path)
+    assert len(calls) == 2
+    monkeypatch.setattr(command, "_source", lambda: "other code")
+    paper(["theory:pade-rank"], output=tmp_path)
+    assert len(calls) == 3
+    assert "Verdict" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "> ≈ Verdict." in (tmp_path / "report.md").read_text(encoding="utf-8")
+    assert (tmp_path / "results" / "theory-pade-rank.csv").is_file()
+
+
+def test_markdown_elsewhere(counted, tmp_path):
+    paper(["theory:pade-rank"], output=tmp_path / "out", markdown=tmp_path / "docs" / "theory.md")
+    assert (tmp_path / "docs" / "theory.md").is_file()
+    assert not (tmp_path / "out" / "report.md").exists()
+
+
+def test_trained_entries_from_the_command_line(tmp_path, monkeypatch, capsys):
+    def small(name):
+        recipe = load_recipe(name)
+        hybrid = {"hybrid": {"switch_epoch": 1}} if "hybrid" in recipe.config else {}
+        return dataclasses.replace(recipe, config=merge(recipe.config, SMALL, hybrid))
+
+    for module in (demo, bench):
+        monkeypatch.setattr(module, "load_recipe", small)
+    monkeypatch.setattr(demo, "SPECTRUM_EVERY", 1)
+    entries = ["figure:eigenvalue-ratio", "table:condition-number"]
+    arguments = ["paper", *entries, "--seeds", "1", "--workers", "1", "--output", str(tmp_path)]
+    assert main(arguments) == 0
+    said = capsys.readouterr().out
+    assert "figure:eigenvalue-ratio: ≈ unclear" in said or "✗ does not show" in said
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "One seed" not in page
+    assert "in 5 steps" in page  # three epochs of two steps, counted from 0
+    assert "after 1 epochs of Newton-Schulz" in page
+    runs = sorted((tmp_path / "runs").iterdir())
+    assert len(runs) == 3  # standalone, hybrid, and its first stage
+    before = [(run / "last.ckpt").stat().st_mtime_ns for run in runs]
+    assert main(arguments) == 0
+    assert [(run / "last.ckpt").stat().st_mtime_ns for run in runs] == before
+
+
+def test_list_and_unknown_entries(capsys):
+    assert main(["paper", "--list"]) == 0
+    listed = capsys.readouterr().out
+    assert "table:speed" in listed
+    assert "theory:ties" in listed
+    assert main(["paper", "table:sped"]) == 1
+    assert "unknown entry 'table:sped'; did you mean table:speed" in capsys.readouterr().err
+    assert main(["paper", "theory:ties", "--seeds", "0"]) == 1
+    assert "seeds must be positive, got 0" in capsys.readouterr().err
