@@ -218,7 +218,8 @@ def _command(names: Sequence[str], bench: Bench) -> str:
     parts = ["rootpool paper"]
     if len(names) < len(ENTRIES):
         parts += names
-    parts.append(f"--seeds {bench.seeds}")
+    if any(ENTRIES[name].trials(bench) for name in names):
+        parts.append(f"--seeds {bench.seeds}")
     if bench.data is not None:
         parts.append(f"--recipes {bench.family} --data {bench.data}")
     if bench.weights is not None:

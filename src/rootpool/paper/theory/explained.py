@@ -84,13 +84,13 @@ EXPLAINED: dict[str, Explanation] = {
     "theory:ties": Explanation(
         "At ties a kernel alone gives no gradient of the root",
         (
-            "With fewer positions than channels (49 against 256 in a ResNet) most eigenvalues of "
-            "every covariance are zero, and equal. The product of the kernel and the root's own "
-            "difference, (√λ_i − √λ_j) / (λ_i − λ_j), has the limit 1 / (2√λ) there. An infinite "
-            "kernel gives NaN; a kernel that is cut off gives zero times a large number, which is "
-            "zero and not the limit. If kernel and root are put together before anything is "
-            "evaluated, the limit can be put in. All methods of rootpool do that; it leaves what a "
-            "method does away from ties as it is.",
+            "Ties are the normal case: with fewer positions than channels (49 against 256 in a ResNet) most "
+            "eigenvalues of every covariance are zero, and are raised to the same tiny constant. Where two "
+            "eigenvalues are equal, the product of the kernel and the difference of the roots, "
+            "(√λ_i − √λ_j) / (λ_i − λ_j), has the limit 1 / (2√λ). An infinite kernel gives NaN instead; a "
+            "kernel that is cut off gives zero times a large number, which is zero and not the limit. If "
+            "kernel and root are put together before anything is evaluated, the limit can be put in. All "
+            "methods of rootpool do that; it leaves what a method does away from ties as it is.",
         ),
         "Error of the gradient with respect to the features, for four kinds of spectra.",
     ),

@@ -114,6 +114,7 @@ def _ties(result: Result, width: float) -> Figure:
         axes.grid(False, axis="y")
         axes.set_xlim(1e-17, 1e6)
         logarithmic(axes, "x")
+        axes.set_xticks([1e-15, 1e-10, 1e-5, 1, 1e5])
     below(figure, "relative error of the gradient, logarithmic; ×: no number comes out")
     legend(figure, handles, width)
     return figure
