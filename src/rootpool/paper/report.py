@@ -139,13 +139,15 @@ def _entry(name: str, result: Result | None, bench: Bench, level: Literal[2, 3])
     found = source(name)
     if found is not None:
         blocks.append(
-            Paragraph((Strong("The paper: "), found.claim, f" (Section “{found.section}”)"))
+            Paragraph((Strong("The paper:"), f" {found.claim} (Section “{found.section}”)"))
         )
     elif result is not None and name not in EXPLAINED:
-        blocks.append(Paragraph((Strong("The paper: "), result.claim)))
+        blocks.append(Paragraph((Strong("The paper:"), f" {result.claim}")))
     if result is None:
         return [*blocks, *_needs(name, bench)]
     blocks += _answers(result)
+    if ENTRIES[name].remark:
+        blocks.append(Paragraph(ENTRIES[name].remark))
     if (table := side_by_side(name, result)) is not None:
         blocks.append(table)
     blocks += ENTRIES[name].draw(result, bench)

@@ -77,7 +77,7 @@ def _ratios(betas: dict[str, dict[str, float]], method: str, base: str) -> dict[
 
 
 def _said(ratios: dict[str, float]) -> str:
-    return ", ".join(f"{ratio:.2g} times {moment}" for moment, ratio in ratios.items())
+    return ", ".join(f"{ratio:.2f} times as large ({moment})" for moment, ratio in ratios.items())
 
 
 # --------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from rootpool.analysis import Record
-from rootpool.analysis.statistics import Comparison
+from rootpool.analysis.statistics import Comparison, describe
 from rootpool.nn import METHODS
 
 from .bench import Bench, Run, Study
@@ -258,7 +258,7 @@ def measure_warm_ups(table: Table, study: Study) -> Result:
         Answer(f"Three give the best error on the way. Here: {count(way)}.", is_better(way)),
         Answer(
             f"No warm-up is level with iSQRT-COV, within {LEVEL:g} point, or better. "
-            f"Here: {count(none)}.",
+            f"Here: {describe(none[0])}.",
             is_level(none),
         ),
     ]
