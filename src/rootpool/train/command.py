@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from .evaluation import evaluate as evaluate_run
 from .evaluation import load_run
@@ -83,7 +84,7 @@ def evaluate(checkpoint: str, data: str | None) -> int:
     """Print the errors of a checkpoint."""
     run = load_run(checkpoint)
     metrics = evaluate_run(run, data)
-    table = Table(title=f"{checkpoint} after epoch {run.epoch}")
+    table = Table(title=Text(f"{checkpoint} after epoch {run.epoch}"))
     for heading in ("samples", "top-1 error", "top-5 error", "loss"):
         table.add_column(heading, justify="right")
     table.add_row(
@@ -100,9 +101,9 @@ def predict(checkpoint: str, images: Sequence[str]) -> int:
     """Print the most probable classes of images."""
     run = load_run(checkpoint)
     for image, classes in zip(images, predict_images(run, images), strict=True):
-        table = Table(title=image, show_header=False)
+        table = Table(title=Text(image), show_header=False)
         for name, probability in classes:
-            table.add_row(name, f"{100 * probability:.1f} %")
+            table.add_row(Text(name), f"{100 * probability:.1f} %")
         Console().print(table)
     return 0
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
@@ -30,7 +29,7 @@ from rootpool.analysis.plots import (
 from rootpool.analysis.statistics import Comparison, compare, describe
 from rootpool.analysis.timing import machine
 
-__all__ = ["comparisons", "final_errors", "write_page"]
+__all__ = ["comparisons", "demo_page", "final_errors"]
 
 Result = dict[str, Any]
 SWITCH, DECAYS = 5, (4, 6)  # of the recipes patches-*
@@ -178,8 +177,8 @@ def _spectra(page: Page, results: Sequence[Result]) -> None:
     )
 
 
-def write_page(results: Sequence[Result], path: str | Path) -> Path:
-    """Write the page and return where it is."""
+def demo_page(results: Sequence[Result]) -> Page:
+    """The report on the results of the demo's runs."""
     rows = final_errors(results)
     methods = {row["method"] for row in rows}
     seeds = len({row["seed"] for row in rows})
@@ -230,4 +229,4 @@ def write_page(results: Sequence[Result], path: str | Path) -> Path:
         ),
         Facts({key: str(value) for key, value in machine().items()}),
     )
-    return page.write(path)
+    return page
