@@ -141,6 +141,10 @@ def test_the_page_never_scrolls_sideways(chromium, path, width):
     boxes = "[...document.querySelectorAll('.scroll')].map(s => [s.scrollWidth, s.clientWidth])"
     [(content, box)] = chromium.evaluate(boxes)
     assert content > box, "this table is wider than the page and scrolls in its own box"
+    captions = (
+        "[...document.querySelectorAll('figcaption')].map(c => c.getBoundingClientRect().right)"
+    )
+    assert max(chromium.evaluate(captions)) <= width, "but its caption does not"
 
 
 @sizes
@@ -443,6 +447,7 @@ Errors
     [
         ([1.0, 2.0, 1.0], "lowest", [True, False, True]),
         ([1.0, 2.0, 1.0], "highest", [False, True, False]),
+        ([Number(1.001, 9.0), Number(1.004), Number(1.01)], "lowest", [True, True, False]),
         ([float("nan"), 2.0, 3.0], "lowest", [False, True, False]),
         ([float("-inf"), 2.0, None], "lowest", [False, False, False]),  # one number is not a best
         (["1", "2", "3"], "lowest", [False, False, False]),
