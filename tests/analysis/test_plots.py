@@ -208,6 +208,8 @@ def test_what_spans_decades_is_logarithmic():
     assert spectrum_over_training(SPECTRA).axes[0].get_yscale() == "log"
     flat = [dict(record, condition_mean=2.0 + record["step"]) for record in SPECTRA]
     assert spectrum_over_training(flat).axes[0].get_yscale() == "linear"
+    huge = [dict(record, condition_mean=1e9 + 1e8 * record["step"]) for record in SPECTRA]
+    assert spectrum_over_training(huge).axes[0].get_yscale() == "log"
     negative = [dict(record, condition_mean=-record["condition_mean"]) for record in SPECTRA]
     assert spectrum_over_training(negative).axes[0].get_yscale() == "linear"
 
@@ -270,6 +272,12 @@ def test_differences_are_sorted_and_filled_where_clear_of_zero():
     assert dots[0].get_color() == STYLES["exact"].colour
     intervals = [tuple(line.get_xdata()) for line in others if len(line.get_xdata()) == 2]
     assert intervals == [(-3.0, -1.0), (-1.0, 2.0), (1.0, 5.0)]
+
+
+def test_a_correction_overrules_the_interval():
+    row = {"label": "a", "mean": -2.0, "low": -3.0, "high": -1.0, "clear": False}
+    dot = paired_differences([row]).axes[0].lines[-1]
+    assert dot.get_markerfacecolor() == PAPER.light
 
 
 def test_speeds_are_logarithmic_and_relative_to_the_fastest():

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rootpool.analysis.comparisons import comparison_table
 from rootpool.analysis.statistics import (
     PairedDifference,
     compare,
@@ -122,6 +123,7 @@ def test_compare_pairs_by_seed_and_corrects():
     assert not second.clear
     assert first.record()["label"] == "a − b"
     assert first.record()["low"] == first.difference.low
+    assert (first.record()["clear"], second.record()["clear"]) == (True, False)
 
 
 def test_one_seed_is_not_corrected_for():
@@ -162,6 +164,11 @@ def test_bad_input_of_a_comparison(rows, pairs, message):
             "worse by 1.20 ± 0.45 % (95 % interval, 5 seeds, p = 0.004)",
         ),
         (
+            PairedDifference(-1.2, -1.65, -0.75, 0.00004, 5),
+            {},
+            "better by 1.20 ± 0.45 points (95 % interval, 5 seeds, p < 0.001)",
+        ),
+        (
             PairedDifference(0.2, -0.4, 0.8, 0.41, 5),
             {},
             "within noise: worse by 0.20 ± 0.60 points (95 % interval, 5 seeds, p = 0.41)",
@@ -192,3 +199,21 @@ def test_a_sentence_after_correction_says_so():
     assert describe(alone).startswith("worse by 1.02")
     assert describe(together).startswith("within noise: worse by 1.02")
     assert "after Holm's correction for 3 comparisons)" in describe(together)
+
+
+def test_a_table_of_comparisons():
+    noisy = [a + e for a, e in zip(A, (0.3, -0.2, 0.1, -0.1, 0.0), strict=True)]
+    rows = records(a=A, c=noisy, far=[x + 3 for x in noisy], one=[1.0])
+    pairs = [("a", "far"), ("far", "a"), ("c", "a"), ("one", "a")]
+    table = comparison_table(compare(rows, pairs), caption="x")
+    assert table.headers[3] == "p, corrected for 3"
+    first = table.rows[0][2]
+    assert first.value + first.spread == pytest.approx(compare(rows, pairs)[0].difference.high)
+    cells = [[number.text.replace("\xa0", " "), *rest] for _, _, number, *rest in table.rows]
+    assert cells == [
+        ["−3.02 ± 0.24", "< 0.001", 5, "better"],
+        ["+3.02 ± 0.24", "< 0.001", 5, "worse"],
+        ["+0.02 ± 0.24", "0.83", 5, "within noise"],
+        ["−11.40", "not known", 1, "spread not known"],
+    ]
+    assert comparison_table([]).headers[3] == "p"

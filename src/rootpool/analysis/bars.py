@@ -68,10 +68,12 @@ def paired_differences(
 ) -> Figure:
     """Mean differences with their confidence intervals and the zero line, smallest on top.
 
-    Filled where the interval leaves zero out; without an interval (one seed) a hollow dot alone.
+    Filled where ``clear`` says so (after a correction for many comparisons, say) or, without that,
+    where the interval leaves zero out; a hollow dot alone where there is no interval (one seed).
 
     Args:
-        rows: mappings with ``label``, ``mean``, ``low`` and ``high``; ``method`` colours them.
+        rows: mappings with ``label``, ``mean``, ``low``, ``high`` and, where they apply, ``clear`` and
+            ``method``, which colours them.
         label: of the axis; say there which side is better.
         width: inches.
     """
@@ -85,7 +87,7 @@ def paired_differences(
         known = row["low"] is not None
         if known:
             axes.plot([row["low"], row["high"]], [place, place], color=colour)
-        clear = known and (row["low"] > 0 or row["high"] < 0)
+        clear = row.get("clear", known and (row["low"] > 0 or row["high"] < 0))
         axes.plot(
             row["mean"],
             place,

@@ -176,9 +176,10 @@ def _protocol_handles(
 
 
 def _scale(axes: Axes, lines: Sequence[Series], factor: float) -> bool:
-    """A logarithmic axis if the lines span that factor; whether it is one."""
+    """A logarithmic axis if the lines span that factor or reach huge numbers; whether it is one."""
     values = [value for line in lines for value in line.centre]
-    decades = bool(values) and min(values) > 0 and max(values) > factor * min(values)
+    high = min(factor * min(values), 1e5) if values else 0
+    decades = bool(values) and min(values) > 0 and max(values) > high
     if decades:
         # A band may reach zero or below; the axis is that of the lines.
         axes.set_ylim(min(values) / 1.15, max(values) * 1.15)

@@ -123,13 +123,15 @@ def logarithmic(axes: Axes, name: Literal["x", "y"]) -> None:
 def power_of_ten(number: float) -> str:
     """A tick of a logarithmic axis in few letters.
 
-    >>> power_of_ten(100), power_of_ten(0.1), power_of_ten(1e12), power_of_ten(2e-7)
-    ('100', '0.1', '10¹²', '2·10⁻⁷')
+    >>> power_of_ten(100), power_of_ten(0.1), power_of_ten(1e12), power_of_ten(1.5e-7)
+    ('100', '0.1', '10¹²', '1.5·10⁻⁷')
     """
     if 1e-3 <= number < 1e5:
         return f"{number:g}"
-    digit, exponent = f"{number:.0e}".split("e")
-    return f"{digit}·10".removeprefix("1·") + f"{int(exponent)}".translate(SUPERSCRIPTS)
+    digits, exponent = f"{number:.1e}".split("e")
+    return f"{digits.removesuffix('.0')}·10".removeprefix("1·") + f"{int(exponent)}".translate(
+        SUPERSCRIPTS
+    )
 
 
 def fit(text: str, inches: float, lines: int = 1) -> str:

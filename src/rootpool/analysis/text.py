@@ -109,7 +109,7 @@ class Number:
     def text(self) -> str:
         parts = [self._show(self.value)]
         if self.spread is not None:
-            parts += ["±", self._show(self.spread)]
+            parts += ["±", self._show(self.spread).removeprefix("+")]
         return "\N{NO-BREAK SPACE}".join([*parts, self.unit] if self.unit else parts)
 
     def _show(self, number: float) -> str:
