@@ -209,7 +209,7 @@ class Picture:
         else:
             with at_width(self.figure, NARROW) as figure:
                 narrow = inline_svg(figure, f"{name}-n", alt, "narrow")
-        return f"<figure>\n{wide}\n{narrow}\n{caption_html(self.caption, 'figcaption')}</figure>"
+        return f"<figure>\n{wide}\n{narrow}\n{caption_html(self.caption)}</figure>"
 
     def markdown(self, rendering: Rendering) -> str:
         path = f"{rendering.folder}{rendering.unique('picture')}.svg"
@@ -218,6 +218,6 @@ class Picture:
         return f"{picture}\n\n{to_markdown(self.caption)}" if self.caption else picture
 
 
-def caption_html(text: Text, tag: str) -> str:
+def caption_html(text: Text) -> str:
     """The caption in its element, or nothing."""
-    return f"<{tag}>{to_html(text)}</{tag}>\n" if text else ""
+    return f"<figcaption>{to_html(text)}</figcaption>\n" if text else ""
