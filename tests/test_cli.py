@@ -5,9 +5,9 @@ import sys
 
 import pytest
 import torch
-from images import make_image_tree
 
 import rootpool
+from images import make_image_tree
 from rootpool.cli import COMMANDS, build_parser, main
 
 FAST = ["trainer.max_epochs=1", "trainer.limit_train_batches=2", "trainer.num_sanity_val_steps=0"]
@@ -64,7 +64,9 @@ def test_resuming_a_finished_run_changes_nothing(trained):
         return torch.load(trained / "last.ckpt", weights_only=True)["state_dict"]
 
     before = weights()
-    assert run("train", "--recipe=patches-exact-hybrid", f"--output={trained}", "--resume", *FAST) == 0
+    assert (
+        run("train", "--recipe=patches-exact-hybrid", f"--output={trained}", "--resume", *FAST) == 0
+    )
     assert all(torch.equal(value, before[key]) for key, value in weights().items())
 
 
@@ -77,7 +79,9 @@ def test_evaluation_uses_the_method_of_the_moment_and_counts_all(trained, capsys
     assert loaded.module.model.pool.method.name == "isqrt-cov"  # before the switch
     assert loaded.module.hparams["method"] == "exact"
     logged = torch.load(trained / "last.ckpt", weights_only=True)["history"][-1]["val_error"]
-    assert evaluate(loaded, accelerator="cpu", enable_progress_bar=False)["val_error"] == pytest.approx(logged)
+    assert evaluate(loaded, accelerator="cpu", enable_progress_bar=False)[
+        "val_error"
+    ] == pytest.approx(logged)
 
 
 def test_prediction_names_five_classes_or_all_there_are(coloured, capsys):
@@ -108,18 +112,29 @@ def test_fine_tuning_from_a_run_of_ours_starts_a_new_last_layer(coloured, tmp_pa
     assert code == 0
     state = torch.load(tmp_path / "run" / "last.ckpt", weights_only=True)
     assert state["state_dict"]["model.classifier.weight"].shape[0] == 2
-    rates = {group["name"]: group["initial_lr"] for group in state["optimizer_states"][0]["param_groups"]}
+    rates = {
+        group["name"]: group["initial_lr"] for group in state["optimizer_states"][0]["param_groups"]
+    }
     assert rates == {"backbone": 1.2e-3, "pool": 1.2e-3, "classifier": 6e-3}
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["train", "--recipe=patches-pade"], "unknown recipe 'patches-pade'; did you mean patches-svd-pade"),
+        (
+            ["train", "--recipe=patches-pade"],
+            "unknown recipe 'patches-pade'; did you mean patches-svd-pade",
+        ),
         (["train", "--recipe=patches-exact", "model.rate=1"], "unknown key 'model.rate'"),
         (["train", "--recipe=patches-exact", "lr"], "an override is key=value"),
-        (["train", "--recipe=birds-exact"], "needs --data (CUB-200-2011 in its official layout) and --weights"),
-        (["train", "--recipe=alexnet-imagenet-exact", "--data=nowhere"], "--data nowhere does not exist"),
+        (
+            ["train", "--recipe=birds-exact"],
+            "needs --data (CUB-200-2011 in its official layout) and --weights",
+        ),
+        (
+            ["train", "--recipe=alexnet-imagenet-exact", "--data=nowhere"],
+            "--data nowhere does not exist",
+        ),
         (["evaluate", "nowhere.ckpt"], "there is no checkpoint nowhere.ckpt"),
         (["recipes", "vgg"], "no recipe has vgg in its name"),
         (["demo", "--methods", "pade"], "no recipe for pade; methods of the demo: all, gap"),
@@ -135,9 +150,13 @@ def test_mistakes_are_explained_in_one_line(arguments, message, capsys):
 
 def test_a_checkpoint_of_other_classes_is_refused(coloured, tmp_path, capsys):
     checkpoint = coloured / "run" / "last.ckpt"
-    assert run("evaluate", checkpoint, f"--data={make_image_tree(tmp_path / 'two', classes=2)}") == 1
+    assert (
+        run("evaluate", checkpoint, f"--data={make_image_tree(tmp_path / 'two', classes=2)}") == 1
+    )
     assert "knows 3 classes, the data has 2" in capsys.readouterr().err
-    assert run("evaluate", checkpoint, f"--data={make_image_tree(tmp_path / 'other', classes=3)}") == 1
+    assert (
+        run("evaluate", checkpoint, f"--data={make_image_tree(tmp_path / 'other', classes=3)}") == 1
+    )
     assert "3 classes of the data have other names" in capsys.readouterr().err
 
 

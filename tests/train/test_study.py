@@ -40,7 +40,9 @@ def test_events_tell_every_epoch_and_every_end(study):
     _, trials, events, _ = study
     done = [event.key for event in events if event.done]
     assert len(done) == len(set(done)) == len(trials) + 1  # and the first stage
-    epochs = [event.record["epoch"] for event in events if event.key == trials[0].key and event.record]
+    epochs = [
+        event.record["epoch"] for event in events if event.key == trials[0].key and event.record
+    ]
     assert epochs == list(range(8))
 
 

@@ -16,7 +16,6 @@ from rich.table import Table
 from rootpool.analysis.files import write_atomically
 from rootpool.nn import BASELINES, METHODS
 
-from .demo_page import demo_page
 from .recipes import load_recipe, recipe_names
 from .settings import SettingsError, merge
 from .study import Event, Trial, run_trials
@@ -107,8 +106,8 @@ def demo(
     seconds = time.perf_counter() - started
     text = json.dumps(results, indent=1)
     write_atomically(output / "results.json", text)
-    page = write_page(results, output / "index.html")
-    console.print(
-        f"{seconds:.0f} s. Look at [bold]{page.resolve().as_uri()}[/bold]", highlight=False
-    )
+    page = demo_page(results)
+    page.write_markdown(output / "report.md")
+    where = page.write(output / "index.html").resolve().as_uri()
+    console.print(f"{seconds:.0f} s. Look at [bold]{where}[/bold]", highlight=False)
     return 0
