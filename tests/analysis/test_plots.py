@@ -20,6 +20,7 @@ from rootpool.analysis.plots import (
     spectrum_over_training,
     speed_bars,
 )
+from rootpool.analysis.svg import inline_svg
 from rootpool.nn import BASELINES, METHODS
 
 
@@ -304,6 +305,23 @@ def test_the_most_confused_pairs():
     assert "class 16 → $x_" not in texts(figure)
     del rows[-1]["total"]
     assert "19" in texts(confusion_pairs(rows, top=3))
+
+
+NAME = "$a_1$ <b>"
+NAMED = {
+    learning_curves: [dict(record, run=NAME) for record in CURVES[:6]],
+    learning_curve_panels: [dict(record, method=NAME) for record in CURVES[:6]],
+    spectrum_over_training: [dict(record, run=NAME) for record in SPECTRA[:5]],
+    dots_with_spread: [dict(record, run=NAME) for record in LAST],
+    paired_differences: [{"label": NAME, "mean": 0.5, "low": -1.0, "high": 2.0}],
+    speed_bars: [{"label": NAME, "milliseconds": 1.0}],
+    confusion_pairs: [{"true": NAME, "predicted": "b", "count": 2}],
+}
+
+
+@pytest.mark.parametrize("draw", NAMED)
+def test_names_are_drawn_letter_by_letter(draw):
+    assert "$a_1$ &lt;b&gt;" in inline_svg(draw(NAMED[draw]), "x", "x")
 
 
 @pytest.mark.parametrize(

@@ -141,10 +141,12 @@ def fit(text: str, inches: float, lines: int = 1) -> str:
     'Clay colored…'
     >>> fit("Clay colored Sparrow", 1.2, lines=2).splitlines()
     ['Clay colored', 'Sparrow']
+    >>> fit("exact − isqrt-cov", 1.2, lines=2).splitlines()
+    ['exact −', 'isqrt-cov']
     """
     text = text.encode(errors="replace").decode()  # fonts take no lone surrogates
     characters = max(2, int(inches / CHARACTER))
-    wrapped = textwrap.wrap(text, characters) or [text]
+    wrapped = textwrap.wrap(text, characters, break_on_hyphens=False) or [text]
     if len(wrapped) > lines:
         wrapped[lines - 1] = wrapped[lines - 1][: characters - 1] + "…"
     return "\n".join(wrapped[:lines])
