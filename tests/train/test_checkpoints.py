@@ -7,8 +7,8 @@ import sys
 
 import pytest
 import torch
-from images import make_image_tree
 
+from images import make_image_tree
 from rootpool.analysis.files import write_atomically
 from rootpool.cli import main
 from rootpool.train.checkpoints import AtomicCheckpointIO
