@@ -178,6 +178,19 @@ def test_recipes_are_listed_by_words(capsys):
     assert all(line.startswith("alexnet-imagenet-") and "hybrid" in line for line in lines)
 
 
+def test_a_recipe_of_one_s_own_stands_on_a_shipped_one(tmp_path, capsys):
+    (tmp_path / "mine.yaml").write_text("base: patches-svd-trunc\nmodel: {lr: 0.02}\n")
+    assert run("train", f"--recipe={tmp_path / 'mine.yaml'}", "--show") == 0
+    out = capsys.readouterr().out
+    assert "lr: 0.02" in out
+    assert "method: svd-trunc" in out
+    (tmp_path / "list.yaml").write_text("- 1")
+    assert run("train", f"--recipe={tmp_path / 'list.yaml'}") == 1
+    assert "list.yaml is no recipe" in capsys.readouterr().err
+    assert run("train", f"--recipe={tmp_path / 'none.yaml'}") == 1
+    assert "none.yaml" in capsys.readouterr().err
+
+
 def test_the_effective_configuration_is_shown(capsys):
     assert run("train", "--recipe=patches-svd-topn", "--show", "model.lr=0.5") == 0
     out = capsys.readouterr().out
@@ -194,7 +207,7 @@ def test_help_fits_into_eighty_columns_and_has_examples(command, monkeypatch, ca
     out = capsys.readouterr().out
     assert stop.value.code == 0
     assert command is None or "examples:" in out
-    assert max(map(len, out.splitlines())) <= 100
+    assert max(map(len, out.splitlines())) <= 80
 
 
 def test_help_and_version_need_no_torch_extras():

@@ -43,7 +43,7 @@ def train(
         print(as_yaml(settings), end="")
         return 0
     _check_needs(loaded, settings)
-    folder = Path(output or Path("runs") / recipe)
+    folder = Path(output or Path("runs") / loaded.name)
     run = prepare(settings, folder, resume=resume)
     checkpoint = run.last if resume and run.last.is_file() else None
     if run.trainer.is_global_zero:
