@@ -117,12 +117,50 @@ def _demo(arguments: Arguments) -> int:
     return demo(arguments.output, arguments.seeds, arguments.methods, arguments.workers)
 
 
+def _paper_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("entries", nargs="*", metavar="ENTRY", help="such as table:speed or theory; default: all")
+    add("--list", action="store_true", help="list the entries and stop")
+    add("--output", default="runs/paper", metavar="FOLDER", help="default: %(default)s")
+    add(
+        "--seeds", type=int, default=3, metavar="N", help="of every training (default: %(default)s)"
+    )
+    add("--workers", type=int, metavar="N", help="trainings at a time (default: one a core)")
+    add("--data", metavar="PATH", help="train on these images instead of the embedded ones")
+    add("--recipes", metavar="FAMILY", help="such as resnet50-imagenet (default: by the data)")
+    add("--weights", metavar="FILE", help="a checkpoint to start from (fine-tuning)")
+    add("--markdown", metavar="FILE", help="of the Markdown report (default: in the output)")
+
+
+def _paper(arguments: Arguments) -> int:
+    from rootpool.paper.command import paper, show_entries
+
+    if arguments.list:
+        return show_entries(arguments.entries)
+    return paper(
+        arguments.entries,
+        output=arguments.output,
+        seeds=arguments.seeds,
+        workers=arguments.workers,
+        data=arguments.data,
+        recipes=arguments.recipes,
+        weights=arguments.weights,
+        markdown=arguments.markdown,
+    )
+
+
 COMMANDS = {
     "demo": Command(
         "compare the methods on embedded photographs (three minutes)",
         "rootpool demo\nrootpool demo --seeds 5 --methods all",
         _demo_arguments,
         _demo,
+    ),
+    "paper": Command(
+        "measure the tables and figures of the paper and write a report: published next to measured",
+        "rootpool paper\nrootpool paper table:approximation-error\nrootpool paper theory --list",
+        _paper_arguments,
+        _paper,
     ),
     "train": Command(
         "train a network by a recipe of the paper, or by yours",

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from rootpool.analysis import Record
 
@@ -14,17 +17,36 @@ class Result:
     """An entry of the paper, measured.
 
     Args:
-        entry: ``table:...``, ``figure:...`` or ``theory:...``.
+        entry: ``table:...``, ``figure:...``, ``text:...`` or ``theory:...``.
         claim: what the paper, or the theory, says.
         records: published and measured side by side, or what a statement rests on.
-        shows: whether the claim shows in the records.
+        shows: whether the claim shows in the records; None where they cannot tell.
         verdict: the same as a sentence, with the numbers it rests on.
         settings: what made the records, to run it again.
+        series: further records by name: what pictures are drawn from, and the ``answers`` that a
+            verdict on several questions is made of.
+
+    >>> result = Result("table:speed", "A is faster.", ({"a": 1.0},), None, "Who knows.")
+    >>> Result.from_json(result.to_json()) == result
+    True
     """
 
     entry: str
     claim: str
     records: tuple[Record, ...]
-    shows: bool
+    shows: bool | None
     verdict: str
     settings: Record = field(default_factory=dict)
+    series: Mapping[str, tuple[Record, ...]] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """All of it, with Python's names for what is not finite."""
+        return json.dumps(asdict(self), indent=1)
+
+    @classmethod
+    def from_json(cls, text: str) -> Result:
+        """What ``to_json`` wrote."""
+        data: dict[str, Any] = json.loads(text)
+        data["records"] = tuple(data["records"])
+        data["series"] = {name: tuple(records) for name, records in data["series"].items()}
+        return cls(**data)

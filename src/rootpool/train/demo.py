@@ -27,7 +27,7 @@ SELECTION = ("gap", "isqrt-cov", "mpn-cov", "svd-pade", "exact")
 SPECTRUM_EVERY = 21  # steps; three records an epoch
 
 
-def demo_trials(methods: Sequence[str], seeds: int) -> list[Trial]:
+def demo_trials(methods: Sequence[str], seeds: int, family: str = "patches") -> list[Trial]:
     """The runs of the comparison: every method standalone, and hybrid where there is such a recipe.
 
     >>> [trial.label for trial in demo_trials(["isqrt-cov", "exact"], seeds=1)]
@@ -37,7 +37,7 @@ def demo_trials(methods: Sequence[str], seeds: int) -> list[Trial]:
     trials = []
     for method in methods:
         for protocol, ending in (("standalone", ""), ("hybrid", "-hybrid")):
-            name = f"patches-{method}{ending}"
+            name = f"{family}-{method}{ending}"
             if name not in known:
                 continue
             recipe = load_recipe(name)

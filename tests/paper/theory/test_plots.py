@@ -6,28 +6,31 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
+from rootpool.analysis.plots import NARROW, WIDE
 from rootpool.paper.theory import THEORY
+from rootpool.paper.theory.explained import EXPLAINED
 from rootpool.paper.theory.plots import PLOTS, draw
 
 
 @pytest.mark.parametrize("entry", THEORY)
 def test_every_statement_has_a_picture(entry, tmp_path):
-    figure = draw(THEORY[entry]())
-    assert figure.get_suptitle()
-    for axis in figure.axes:
-        assert axis.get_xlabel()
-        assert axis.lines
-    assert figure.axes[0].get_ylabel() or figure.axes[0].get_yticklabels()
-    labels = figure.legends or figure.axes[0].get_legend()
-    assert labels
-    figure.savefig(tmp_path / "picture.png", dpi=50)  # no glyph is missing: a warning is an error
-    assert set(PLOTS) == set(THEORY)
+    result = THEORY[entry]()
+    for width in (WIDE, NARROW):
+        figure = draw(result, width=width)
+        assert figure.get_supxlabel()
+        assert all(axis.lines for axis in figure.axes)
+        assert figure.axes[0].get_ylabel() or figure.axes[0].get_yticklabels()
+        assert figure.legends
+        figure.savefig(
+            tmp_path / "picture.png", dpi=50
+        )  # no glyph is missing: a warning is an error
+    assert set(PLOTS) == set(THEORY) == set(EXPLAINED)
 
 
 def test_the_lines_are_the_records():
     result = THEORY["theory:pade-rank"]()
-    lines = {line.get_label(): list(line.get_ydata()) for line in draw(result).axes[0].lines}
-    assert lines["independent equations"] == [r["rank"] for r in result.records]
+    lines = [list(line.get_ydata()) for line in draw(result).axes[0].lines]
+    assert lines == [[r[key] for r in result.records] for key in ("unknowns", "rank")]
 
 
 def test_what_is_no_number_is_drawn_as_none():

@@ -1,0 +1,257 @@
+"""What happens during training: curves, condition numbers, the first two eigenvalues."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from statistics import fmean
+from typing import Any
+
+from rootpool.analysis import Record, covariance_eigenvalues
+from rootpool.analysis.statistics import PairedDifference, describe, paired_difference
+
+from .bench import Run, Study
+from .judge import LEVEL, Answer, compare_by_question, conclude, count, is_better, is_level
+from .networks import features, networks
+from .published import Figure, Table, load_published
+from .result import Result
+from .tables import HYBRID, PADE, SVD, comparison_records, endings, settings_of, side_by_side
+
+__all__ = [
+    "curve_records",
+    "measure_condition_numbers",
+    "measure_eigenvalue_ratio",
+    "measure_training_curves",
+    "measure_warm_up_curves",
+]
+
+Row = dict[str, Any]
+TIE = 1.05  # a ratio of eigenvalues that counts as one
+
+
+def curve_records(runs: Iterable[Run], part: str = "curves") -> list[Row]:
+    """The records of all runs, each with what tells it from the others."""
+    tags = ("method", "protocol", "seed")
+    return [
+        {"run": run["label"], **{tag: run[tag] for tag in tags}, **record}
+        for run in runs
+        for record in run[part]
+    ]
+
+
+def _clearly(difference: PairedDifference) -> bool | None:
+    """Whether a mean is above zero; None where the seeds do not tell."""
+    return difference.mean > 0 if difference.clear else None
+
+
+# --------------------------------------------------------------------------------------------------
+# Figure 1
+
+
+def _gaps(rows: Sequence[Row], epoch: int) -> list[float]:
+    """By seed: training error of the SVD methods minus that of iSQRT-COV after an epoch."""
+
+    def errors(seed: int, methods: Sequence[str]) -> list[float]:
+        return [
+            row["train_error"]
+            for row in rows
+            if row["seed"] == seed and row["epoch"] == epoch and row["method"] in methods
+        ]
+
+    seeds = sorted({row["seed"] for row in rows})
+    return [fmean(errors(seed, SVD)) - fmean(errors(seed, ["isqrt-cov"])) for seed in seeds]
+
+
+def measure_training_curves(figure: Figure, study: Study) -> Result:
+    """Standalone training: the gap to iSQRT-COV at the end of each stage of the learning rate."""
+    runs = study.of(protocol="standalone")
+    rows = [row for row in curve_records(runs) if row["method"] != "gap"]
+    stages = [*study.bench.milestones, study.bench.epochs]
+    gaps = {end: _gaps(rows, end - 1) for end in stages}
+    first, last = gaps[stages[0]], gaps[stages[-1]]
+    shrinks = paired_difference(first, last)
+    stays = paired_difference(last, [0.0] * len(last))
+    pade = compare_by_question(endings(runs), {"pade": [(PADE, m) for m in SVD if m != PADE]})
+    sizes = ", ".join(f"{fmean(gap):.2f} after epoch {end}" for end, gap in gaps.items())
+    answers = [
+        Answer(
+            f"The gap in training error to iSQRT-COV shrinks as the rate decays. Here it is {sizes} "
+            f"(points, mean of the SVD methods).",
+            _clearly(shrinks),
+        ),
+        Answer(
+            f"The gap stays. Here the SVD methods are {describe(stays)} than iSQRT-COV.",
+            _clearly(stays),
+        ),
+        Answer(
+            f"SVD-Pade is the best of the SVD methods in validation. Here: {count(pade['pade'])}.",
+            is_better(pade["pade"]),
+        ),
+    ]
+    records: list[Record] = [
+        {
+            "row": "gap in training error to iSQRT-COV",
+            "column": f"epoch {end}",
+            "measured": fmean(gap),
+        }
+        for end, gap in gaps.items()
+    ]
+    return conclude(
+        figure.entry, figure.claim, answers, records, settings_of(study.bench), curves=rows
+    )
+
+
+# --------------------------------------------------------------------------------------------------
+# Figure 5
+
+
+def measure_warm_up_curves(figure: Figure, study: Study) -> Result:
+    """The last stage of hybrid training against iSQRT-COV and against MPN-COV."""
+    chosen = [*study.of(protocol="hybrid"), *study.of(methods=["isqrt-cov"])]
+    questions = {
+        "newton": [(m + HYBRID, "isqrt-cov") for m in SVD],
+        "mpn": [(m + HYBRID, "mpn-cov" + HYBRID) for m in SVD if m != "mpn-cov"],
+    }
+    found = compare_by_question(endings(chosen), questions)
+    answers = [
+        Answer(
+            f"Every SVD method is level with iSQRT-COV, within {LEVEL:g} point, or better. "
+            f"Here: {count(found['newton'])}.",
+            is_level(found["newton"]),
+        ),
+        Answer(
+            f"Smooth gradients make no difference: the remedies are level with MPN-COV, within "
+            f"{LEVEL:g} point. Here: {count(found['mpn'])}.",
+            is_level(found["mpn"], better_counts=False),
+        ),
+    ]
+    start = study.bench.switch or 0
+    curves = [row for row in curve_records(chosen) if row["epoch"] >= start - 1]
+    return conclude(
+        figure.entry,
+        figure.claim,
+        answers,
+        [],
+        settings_of(study.bench),
+        curves=curves,
+        comparisons=comparison_records(
+            {"against iSQRT-COV": found["newton"], "against MPN-COV": found["mpn"]}
+        ),
+    )
+
+
+# --------------------------------------------------------------------------------------------------
+# Table 1
+
+
+def measure_condition_numbers(table: Table, study: Study) -> Result:
+    """Condition numbers in the first epoch of each learning rate, and what is behind them."""
+    spectra = curve_records(study.of(protocol="standalone", methods=["mpn-cov"]), "spectrum")
+    epochs = dict(zip(table.columns, [0, *study.bench.milestones], strict=False))
+    seeds = sorted({row["seed"] for row in spectra})
+
+    def at(epoch: int, value: str) -> list[float]:
+        """The mean over an epoch, for each seed."""
+        return [
+            fmean(r[value] for r in spectra if r["seed"] == seed and r["epoch"] == epoch)
+            for seed in seeds
+        ]
+
+    condition = {column: at(epoch, "condition_mean") for column, epoch in epochs.items()}
+    first, *_, last = condition.values()
+    falls = paired_difference(first, last)
+    limit = load_published().statements["ill-conditioned-from"].value
+    means = [fmean(values) for values in condition.values()]
+    answers = [
+        Answer(
+            "The condition number falls as the learning rate decays. Here it is "
+            + ", ".join(
+                f"{mean:.2e} in epoch {epochs[c] + 1}"
+                for c, mean in zip(condition, means, strict=True)
+            )
+            + ".",
+            _clearly(falls),
+        ),
+        Answer(
+            f"It falls from above {limit:.0e} to below.",
+            means[0] > limit > means[-1],
+        ),
+    ]
+    beside = {
+        "largest eigenvalue": "lambda_1",
+        "smallest eigenvalue above round-off": "lambda_min_kept",
+        "numerical rank": "rank",
+    }
+    cells = {("MPN-COV", column): values for column, values in condition.items()}
+    cells |= {(n, c): at(e, value) for n, value in beside.items() for c, e in epochs.items()}
+    return conclude(
+        table.entry,
+        table.claim,
+        answers,
+        side_by_side(table, cells),
+        {**settings_of(study.bench), "our epochs": ", ".join(str(e + 1) for e in epochs.values())},
+        spectrum=spectra,
+    )
+
+
+# --------------------------------------------------------------------------------------------------
+# Figure 3
+
+
+def measure_eigenvalue_ratio(figure: Figure, study: Study) -> Result:
+    """The first eigenvalue over the second: its mean over the steps, and its least at some moments."""
+    spectra = curve_records(study.of(protocol="standalone", methods=["mpn-cov"]), "spectrum")
+    steps = sorted({row["step"] for row in spectra})
+    first, last = (
+        [row["eigenvalue_ratio"] for row in spectra if row["step"] == step]
+        for step in (steps[0], steps[-1])
+    )
+    records: list[Record] = []
+    for network in networks(study, ["mpn-cov"]):
+        lam = covariance_eigenvalues(features(network))
+        ratio = lam[:, 0] / lam[:, 1]
+        records += [
+            {
+                "row": f"{name} of a batch, {network.moment}",
+                "column": "λ₁ / λ₂",
+                "measured": value,
+                "seed": network.seed,
+            }
+            for name, value in (("mean", float(ratio.mean())), ("lowest", float(ratio.min())))
+        ]
+    least = min(float(r["measured"] or 0) for r in records if str(r["row"]).startswith("lowest"))
+    answers = [
+        Answer(
+            f"The ratio falls during training. Here its mean over a batch goes from {fmean(first):.2f} "
+            f"to {fmean(last):.2f} in {steps[-1]} steps.",
+            _clearly(paired_difference(first, last)),
+        ),
+        Answer(
+            f"It reaches one (below {TIE:g}) for some covariances. Here the lowest is {least:.3f}.",
+            least < TIE,
+        ),
+    ]
+    return conclude(
+        figure.entry,
+        figure.claim,
+        answers,
+        _mean_over_seeds(records),
+        settings_of(study.bench),
+        spectrum=spectra,
+    )
+
+
+def _mean_over_seeds(records: Sequence[Record]) -> list[Record]:
+    """One record a row and column, with the mean; of the lowest, the lowest."""
+    found: dict[tuple[Any, Any], list[float]] = {}
+    for record in records:
+        found.setdefault((record["row"], record["column"]), []).append(
+            float(record["measured"] or 0)
+        )
+    return [
+        {
+            "row": row,
+            "column": column,
+            "measured": min(values) if str(row).startswith("lowest") else fmean(values),
+        }
+        for (row, column), values in found.items()
+    ]

@@ -1,0 +1,120 @@
+"""Whether claims show: yes, no, or nobody can tell from so few runs.
+
+A claim is made of questions. Each is answered from paired comparisons over seeds, with Holm's correction
+over all comparisons of the entry, and a difference counts only if it is significant after that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rootpool.analysis import Record
+from rootpool.analysis.statistics import Comparison, compare
+
+from .result import Result
+
+__all__ = [
+    "Answer",
+    "compare_by_question",
+    "conclude",
+    "count",
+    "is_better",
+    "is_level",
+    "together",
+]
+
+LEVEL = 1.0  # points of error; the runs in miniature cannot resolve the paper's tenths
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One question of a claim."""
+
+    text: str
+    shows: bool | None
+
+
+def together(parts: Iterable[bool | None]) -> bool | None:
+    """All must show; one that clearly does not decides.
+
+    >>> together([True, True]), together([True, None]), together([None, False])
+    (True, None, False)
+    """
+    found = list(parts)
+    if False in found:
+        return False
+    return None if None in found else True
+
+
+def is_better(comparisons: Iterable[Comparison]) -> bool | None:
+    """Whether the first of each pair has the lower value, clearly."""
+    return together(c.difference.mean < 0 if c.clear else None for c in comparisons)
+
+
+def is_level(
+    comparisons: Iterable[Comparison], margin: float = LEVEL, *, better_counts: bool = True
+) -> bool | None:
+    """Whether the interval of each difference lies within the margin, or (if that counts) below it.
+
+    A difference that is clear, on the wrong side and larger than the margin says no.
+    """
+
+    def one(c: Comparison) -> bool | None:
+        d = c.difference
+        if d.low is None or d.high is None:
+            return None
+        if d.high <= margin and (better_counts or d.low >= -margin):
+            return True
+        outside = d.mean > margin or (d.mean < -margin and not better_counts)
+        return False if c.clear and outside else None
+
+    return together(map(one, comparisons))
+
+
+def count(comparisons: Sequence[Comparison]) -> str:
+    """How many of the comparisons are clear, and to which side.
+
+    >>> rows = [
+    ...     {"run": r, "seed": s, "val_error": v} for r, v in (("a", 1.0), ("b", 2.0)) for s in (0,)
+    ... ]
+    >>> count(compare(rows, [("a", "b")]))
+    'clearly better in 0 of 1 comparisons, clearly worse in 0'
+    """
+    better = sum(c.clear and c.difference.mean < 0 for c in comparisons)
+    worse = sum(c.clear and c.difference.mean > 0 for c in comparisons)
+    return f"clearly better in {better} of {len(comparisons)} comparisons, clearly worse in {worse}"
+
+
+def compare_by_question(
+    rows: Sequence[Mapping[str, Any]],
+    questions: Mapping[str, Sequence[tuple[str, str]]],
+    value: str = "val_error",
+) -> dict[str, list[Comparison]]:
+    """Comparisons by question, corrected together; pairs with a run that was not made are left out."""
+    runs = {row["run"] for row in rows}
+    pairs = {q: [p for p in found if set(p) <= runs] for q, found in questions.items()}
+    together = iter(compare(rows, [pair for found in pairs.values() for pair in found], value))
+    return {q: [next(together) for _ in found] for q, found in pairs.items()}
+
+
+def conclude(
+    entry: str,
+    claim: str,
+    answers: Sequence[Answer],
+    records: Iterable[Record],
+    settings: Record,
+    **series: Iterable[Record],
+) -> Result:
+    """The result of an entry whose claim is made of questions."""
+    given: list[Record] = [{"text": a.text, "shows": a.shows} for a in answers]
+    return Result(
+        entry,
+        claim,
+        tuple(records),
+        together(a.shows for a in answers),
+        " ".join(a.text for a in answers),
+        settings,
+        {"answers": tuple(given), **{name: tuple(found) for name, found in series.items()}},
+    )

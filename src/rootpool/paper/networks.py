@@ -1,0 +1,89 @@
+"""Networks of a study at several moments of their training, each with a batch of its data."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rootpool.train.hybrid import covariance_pools, set_method
+from rootpool.train.run import LAST, prepare
+from rootpool.train.settings import resolve
+from rootpool.train.study import Trial
+
+from .bench import Study
+
+__all__ = ["Network", "features", "networks"]
+
+UNTRAINED, TRAINED = "untrained", "trained"
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network, with the method that it was built with, and a batch of its training data."""
+
+    method: str
+    seed: int
+    moment: str
+    model: nn.Module
+    batch: tuple[Tensor, Tensor]
+
+
+def networks(study: Study, methods: Sequence[str]) -> Iterator[Network]:
+    """For every seed and method: its network untrained, after the first stage, and at the end of its own.
+
+    The first stage of a hybrid run is trained by Newton-Schulz, and the same for all methods of a seed;
+    without a hybrid run in the study that moment is left out.
+    """
+    by_tags = {
+        (t.tags["method"], t.tags["protocol"], t.tags["seed"], t.label): t for t in study.trials
+    }
+    for (method, protocol, seed, label), trial in by_tags.items():
+        if method not in methods or label != method or protocol != "standalone":
+            continue
+        yield _network(trial, UNTRAINED, None)
+        shared = next(
+            (t for (_, p, s, _), t in by_tags.items() if (p, s) == ("hybrid", seed)), None
+        )
+        if shared is not None and (stage := shared.first_stage) is not None:
+            epochs = stage.config["trainer"]["max_epochs"]
+            moment = f"after {epochs} epochs of Newton-Schulz"
+            yield _network(trial, moment, study.folder / stage.key / LAST)
+        yield _network(trial, TRAINED, study.folder / trial.key / LAST)
+
+
+def _network(trial: Trial, moment: str, checkpoint: Path | None) -> Network:
+    with tempfile.TemporaryDirectory() as folder:
+        run = prepare(resolve(trial.config), folder, progress=False)
+    if checkpoint is not None:
+        state = torch.load(checkpoint, map_location="cpu", weights_only=True)["state_dict"]
+        run.module.load_state_dict(state)
+    torch.manual_seed(0)  # of crops and flips
+    batch = next(iter(run.data.train_dataloader()))
+    method = trial.tags["method"]
+    set_method(run.module, method)
+    return Network(method, trial.tags["seed"], moment, run.module.model, batch)
+
+
+@torch.no_grad()
+def features(network: Network) -> Tensor:
+    """What enters the covariance, for the batch."""
+    (pool,) = covariance_pools(network.model).values()
+    found: list[Tensor] = []
+    handle = pool.reduction.register_forward_hook(lambda module, args, output: found.append(output))
+    try:
+        network.model(network.batch[0])
+    finally:
+        handle.remove()
+    return found[0]
+
+
+def loss(model: nn.Module, batch: Any) -> Tensor:
+    """Cross-entropy, as in the training."""
+    images, labels = batch
+    return nn.functional.cross_entropy(model(images), labels)
