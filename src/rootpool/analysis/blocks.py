@@ -25,6 +25,7 @@ __all__ = [
     "Paragraph",
     "Picture",
     "Rendering",
+    "anchor",
     "caption_html",
 ]
 
@@ -40,13 +41,21 @@ class Rendering:
 
     def unique(self, name: str) -> str:
         """The name, or the name with a number if it is taken."""
-        slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "part"
-        count, free = 1, slug
+        count, free = 1, (slug := anchor(name))
         while free in self.names:
             count += 1
             free = f"{slug}-{count}"
         self.names.add(free)
         return free
+
+
+def anchor(text: str) -> str:
+    """The name that a heading can be linked by, the same that GitHub makes of it in Markdown.
+
+    >>> anchor("Table 5: speed")
+    'table-5-speed'
+    """
+    return re.sub(r"[^\w -]", "", text.lower()).replace(" ", "-") or "part"
 
 
 class Block(Protocol):

@@ -21,6 +21,7 @@ LABELS = {
     "train_loss": "training loss",
     "train_error": "training error, %",
     "val_error": "validation error, %",
+    "val_error5": "validation top-5 error, %",
     "condition_mean": "condition number, mean",
     "condition_median": "condition number, median",
     "eigenvalue_ratio": "first eigenvalue ratio λ₁ / λ₂",

@@ -134,7 +134,10 @@ def measure_warm_up_curves(figure: Figure, study: Study) -> Result:
         settings_of(study.bench),
         curves=curves,
         comparisons=comparison_records(
-            {"against iSQRT-COV": found["newton"], "against MPN-COV": found["mpn"]}
+            {
+                "Hybrid, against iSQRT-COV.": found["newton"],
+                "Hybrid, against MPN-COV.": found["mpn"],
+            }
         ),
     )
 

@@ -82,7 +82,18 @@ def title(name: str) -> str:
     kind, _, id = name.partition(":")
     found = source(name)
     number = f" {found.number}" if found else ""
-    return f"{kind.capitalize()}{number}: {id.replace('-', ' ')}"
+    words = (PROPER.get(word, word) for word in id.split("-"))
+    return f"{kind.capitalize()}{number}: {' '.join(words)}"
+
+
+PROPER = {
+    "alexnet": "AlexNet",
+    "resnet": "ResNet",
+    "fgvc": "fine-grained data",
+    "taylor": "Taylor",
+    "pade": "Padé",
+    "appendix": "(appendix)",
+}
 
 
 def claim(name: str) -> str | None:
@@ -219,10 +230,10 @@ ENTRIES: dict[str, Entry] = {
         form=".2f",
     ),
     "table:speed": _numerical("table:speed", pictures.seconds, ".2f", machine),
-    "table:approximation-error": _numerical("table:approximation-error", pictures.errors, ".0e"),
+    "table:approximation-error": _numerical("table:approximation-error", pictures.errors, ".3g"),
     "table:upper-bounds": _numerical("table:upper-bounds", BOUNDS, ".2e"),
-    "table:taylor-degrees": _numerical("table:taylor-degrees", pictures.errors, ".0e"),
-    "table:pade-degrees": _numerical("table:pade-degrees", pictures.errors, ".0e"),
+    "table:taylor-degrees": _numerical("table:taylor-degrees", pictures.errors, ".3g"),
+    "table:pade-degrees": _numerical("table:pade-degrees", pictures.errors, ".3g"),
     "table:upper-bounds-appendix": _numerical("table:upper-bounds-appendix", BOUNDS, ".2e"),
     "table:warm-up-epochs": _trained(
         _of_table("warm-up-epochs", measure_warm_ups),

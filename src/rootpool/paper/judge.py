@@ -80,11 +80,14 @@ def count(comparisons: Sequence[Comparison]) -> str:
     ...     {"run": r, "seed": s, "val_error": v} for r, v in (("a", 1.0), ("b", 2.0)) for s in (0,)
     ... ]
     >>> count(compare(rows, [("a", "b")]))
-    'clearly better in 0 of 1 comparisons, clearly worse in 0'
+    'clearly better in 0 of 1 comparisons, clearly worse in 0, within noise in the rest'
     """
     better = sum(c.clear and c.difference.mean < 0 for c in comparisons)
     worse = sum(c.clear and c.difference.mean > 0 for c in comparisons)
-    return f"clearly better in {better} of {len(comparisons)} comparisons, clearly worse in {worse}"
+    return (
+        f"clearly better in {better} of {len(comparisons)} comparisons, clearly worse in {worse}, "
+        "within noise in the rest"
+    )
 
 
 def compare_by_question(

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from rootpool.analysis import Record
-from rootpool.analysis.drawing import WIDE, below, legend, logarithmic, styled, wrap
+from rootpool.analysis.drawing import WIDE, below, fit, legend, logarithmic, styled
 from rootpool.analysis.page import Picture
 from rootpool.analysis.palette import BAR, GRID, MUTED, PAPER
 from rootpool.analysis.plots import (
@@ -23,6 +23,7 @@ from rootpool.analysis.plots import (
 
 from .bench import Bench
 from .result import Result
+from .theory.explained import EXPLAINED
 from .theory.plots import draw as draw_statement
 
 __all__ = ["Draw", "chain", "comparisons", "curves", "endings", "errors", "seconds", "two_dots"]
@@ -37,7 +38,8 @@ def chain(*draws: Draw) -> Draw:
 
 def statement(result: Result, bench: Bench) -> list[Picture]:
     """The picture of a statement of the theory."""
-    return [Picture.of(draw_statement, result, alt=f"Plot for the statement: {result.claim}")]
+    caption = EXPLAINED[result.entry].caption
+    return [Picture.of(draw_statement, result, alt=caption, caption=caption)]
 
 
 def curves(value: str, caption: str, *, last_stage: bool = False, crowded: bool = True) -> Draw:
@@ -83,7 +85,8 @@ def comparisons(result: Result, bench: Bench) -> list[Picture]:
             records,
             label=label,
             alt=f"Differences with 95 % intervals: {question}",
-            caption=f"{question} Differences over seeds, with 95 % intervals; filled: zero is outside.",
+            caption=f"{question} Differences over seeds, with 95 % intervals not yet "
+            "corrected for their number; filled: zero is outside.",
         )
         for question, records in found.items()
         if any(r["low"] is not None for r in records)
@@ -168,7 +171,9 @@ def error_lines(records: Sequence[Record], *, width: float = WIDE) -> Figure:
     logarithmic(axes, "y")
     axes.set_ylabel("error, logarithmic")
     below(
-        figure, "ratio of the eigenvalues; where exact arithmetic leaves no error, that of float64"
+        figure,
+        "ratio of the eigenvalues; where exact arithmetic leaves no error, that of float64; "
+        "below 10⁻²¹ at the edge",
     )
     legend(figure, handles, width)
     return figure
@@ -200,7 +205,7 @@ def two_dots_plot(records: Sequence[Record], label: str, *, width: float = WIDE)
         axes.plot(
             *zip(*points, strict=True), "o", color=BAR.light, markerfacecolor=face, markersize=7
         )
-    axes.set_yticks(range(len(rows)), [wrap(row, 24) for row in rows])
+    axes.set_yticks(range(len(rows)), [fit(row, 1.9, lines=3) for row in rows])
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.grid(False, axis="y")
     axes.spines["left"].set_color(GRID.light)

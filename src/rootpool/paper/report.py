@@ -8,6 +8,7 @@ from typing import Literal
 
 import rootpool
 from rootpool.analysis import Record, machine
+from rootpool.analysis.blocks import anchor
 from rootpool.analysis.page import (
     Block,
     Code,
@@ -37,6 +38,7 @@ __all__ = ["make_page"]
 Tone = Literal["plain", "yes", "no", "unclear"]
 TONES: dict[bool | None, Tone] = {True: "yes", False: "no", None: "unclear"}
 WORDS = {True: "shows", False: "does not show", None: "unclear", "needs": "needs more"}
+MARKS = {True: "✓", False: "✗", None: "≈", "needs": "–"}
 SECTIONS = {
     "figure": "Figures",
     "table": "Tables",
@@ -117,8 +119,10 @@ def _overview(results: Mapping[str, Result | None]) -> Table:
     rows: list[list[Text]] = []
     for name, result in results.items():
         said = claim(name) or (result.claim if result else "")
-        word = WORDS["needs"] if result is None else WORDS[result.shows]
-        rows.append([title(name), said, word])
+        word = "needs" if result is None else result.shows
+        rows.append(
+            [Link(title(name), f"#{anchor(title(name))}"), said, f"{MARKS[word]} {WORDS[word]}"]
+        )
     return Table(
         ["entry", "claim", "here"], rows, caption="All entries, and whether their claims show."
     )
@@ -140,7 +144,7 @@ def _entry(name: str, result: Result | None, bench: Bench, level: Literal[2, 3])
     elif result is not None and name not in EXPLAINED:
         blocks.append(Paragraph((Strong("The paper: "), result.claim)))
     if result is None:
-        return [*blocks, *_needs(name)]
+        return [*blocks, *_needs(name, bench)]
     blocks += _answers(result)
     if (table := side_by_side(name, result)) is not None:
         blocks.append(table)
@@ -155,17 +159,23 @@ def _answers(result: Result) -> list[Block]:
     return [Note(str(a["text"]), TONES[a["shows"]]) for a in answers]  # type: ignore[index]
 
 
-def _needs(name: str) -> list[Block]:
+def _needs(name: str, bench: Bench) -> list[Block]:
+    fine_grained = name == "table:fgvc"
+    what = (
+        "data and pretrained networks that are not part of this package, and a GPU"
+        if fine_grained
+        else f"a schedule with stages, which the recipes {bench.family}-* do not have"
+    )
+    options = " --data CUB_200_2011 --weights resnet50.ckpt --seeds 1" if fine_grained else ""
     return [
-        Note(
-            "Not measured here: this needs data and pretrained networks that are not part of this "
-            "package, and a GPU. The commands, for one method; the others are named alike:"
-        ),
+        Note(f"Not measured here: this needs {what}. For one method, the others are named alike:"),
         Code("\n".join(_full_commands(name, "svd-pade")), "sh"),
-        Paragraph("Or all methods, with this report about them:"),
-        Code(
-            "rootpool paper table:fgvc --data CUB_200_2011 --weights resnet50.ckpt --seeds 1", "sh"
+        Paragraph(
+            "For all methods, with this report about them:"
+            if fine_grained
+            else "For all methods in miniature, with this report about them:"
         ),
+        Code(f"rootpool paper {name}{options}", "sh"),
     ]
 
 
@@ -231,14 +241,21 @@ def side_by_side(name: str, result: Result) -> Table | None:
         own = [r for r in cells if r["row"] == row]
         shown = _lines(own, columns, ENTRIES[name].form)
         rows += [[row if k == 0 else "", *line] for k, line in enumerate(shown)]
-    return Table([_what(name), "", *columns], rows, caption=_caption(name, result))
+    headers = [_what(name), "", *columns]
+    if not any(r.get("printed") for r in cells):  # a figure: nothing to compare with
+        headers, rows = [headers[0], *columns], [[row[0], *row[2:]] for row in rows]
+    return Table(headers, rows, caption=_caption(name, result))
 
 
 def _lines(own: Sequence[Record], columns: Sequence[str], form: str) -> list[list[Text | None]]:
     lines: list[list[Text | None]] = []
     printed = [r for r in own if r.get("printed") is not None]
     for group in dict.fromkeys(r.get("group") for r in printed):
-        texts = {str(r["column"]): str(r["printed"]) for r in printed if r.get("group") == group}
+        texts = {
+            str(r["column"]): str(r["printed"]).replace("-", "−")
+            for r in printed
+            if r.get("group") == group
+        }
         where = "paper" if group is None else f"paper, {group}"
         lines.append([where, *(texts.get(column) for column in columns)])
     measured = {str(r["column"]): _number(r, form) for r in own if r.get("measured") is not None}

@@ -122,7 +122,7 @@ def measure_precision(figure: Figure, study: Study) -> Result:
         settings_of(study.bench),
         curves=curves,
         smoothness=smoothness,
-        comparisons=comparison_records(found),
+        comparisons=comparison_records({f"{m} by precision.": c for m, c in found.items()}),
     )
 
 
@@ -169,7 +169,7 @@ def measure_smooth_gradients(figure: Figure, study: Study) -> Result:
         settings_of(study.bench),
         curves=rows,
         smoothness=smoothness,
-        comparisons=comparison_records({"against MPN-COV": gains}),
+        comparisons=comparison_records({"Standalone, against MPN-COV.": gains}),
     )
 
 
