@@ -8,18 +8,18 @@ PY := $(VENV)/bin/python
 CORE_PY := $(CORE)/bin/python
 
 OLDEST_TORCH := 2.13.0
-BENCHMARKS := eigh matrix_functions pooling
+BENCHMARKS := eigh matrix_functions pooling models
 LINALG_PATHS := $(wildcard tests/linalg src/rootpool/linalg)
 CORE_PATHS := $(LINALG_PATHS) $(wildcard tests/nn src/rootpool/nn)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test cover core lint format bench clean
+.PHONY: help demo test cover core lint format bench record clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
 
-demo: $(VENV)/.ready  ## run the example of the README
-	$(PY) examples/readme.py
+demo: $(VENV)/.ready  ## compare the methods on embedded photographs and write a page (three minutes)
+	$(VENV)/bin/rootpool demo
 
 test: $(VENV)/.ready  ## run all tests and doctests
 	$(PY) -m pytest -q
@@ -41,11 +41,16 @@ format: $(VENV)/.ready  ## rewrite the code in our format
 	$(VENV)/bin/ruff check --fix
 	$(VENV)/bin/ruff format
 
-bench: $(VENV)/.ready-bench  ## run the benchmarks and write benchmarks/results (a quarter of an hour, machine idle)
+bench: $(VENV)/.ready-bench  ## run the benchmarks and write benchmarks/results (half an hour, machine idle)
 	@mkdir -p benchmarks/results
 	@set -e; for name in $(BENCHMARKS); do \
 		echo "== $$name"; $(PY) benchmarks/$$name.py | tee benchmarks/results/$$name.md; done
 	$(PY) benchmarks/pooling.py --plot benchmarks/results/pooling.png
+
+record: $(VENV)/.ready  ## run the demo with five seeds of every method and write docs/demo.md (half an hour)
+	$(VENV)/bin/rootpool demo --seeds 5 --methods all --output runs/record
+	rm -rf docs/demo-pictures
+	$(PY) scripts/record_demo.py runs/record/results.json docs/demo.md
 
 clean:  ## remove environments, caches and builds
 	rm -rf $(VENV) $(CORE) build dist htmlcov .coverage .hypothesis

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import base64
+import fcntl
 import json
 import os
 import select
@@ -153,7 +154,8 @@ def start() -> Iterator[Browser]:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
 
         def connect() -> None:  # Chromium reads commands from descriptor 3 and answers on 4
-            for target, descriptor in ((3, os.dup(there)), (4, os.dup(here))):
+            high = [fcntl.fcntl(pipe, fcntl.F_DUPFD_CLOEXEC, 20) for pipe in (there, here)]
+            for target, descriptor in zip((3, 4), high, strict=True):
                 os.dup2(descriptor, target)
 
         process = subprocess.Popen(

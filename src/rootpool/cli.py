@@ -29,7 +29,12 @@ class Command:
 
 def _train_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--recipe", required=True, metavar="NAME", help="see 'rootpool recipes'")
+    add(
+        "--recipe",
+        required=True,
+        metavar="NAME",
+        help="see 'rootpool recipes'; or your own NAME.yaml",
+    )
     add("--data", metavar="PATH", help="the images; photo-patches needs none")
     add("--weights", metavar="FILE", help="a checkpoint to start from (fine-tuning)")
     add("--output", metavar="FOLDER", help="default: runs/NAME")
@@ -146,7 +151,7 @@ def _paper(arguments: Arguments) -> int:
 
 COMMANDS = {
     "demo": Command(
-        "compare the methods on embedded photographs: about three minutes, then a page to look at",
+        "compare the methods on embedded photographs (three minutes)",
         "rootpool demo\nrootpool demo --seeds 5 --methods all",
         _demo_arguments,
         _demo,
@@ -160,7 +165,7 @@ COMMANDS = {
     "train": Command(
         "train a network by a recipe of the paper, or by yours",
         "rootpool train --recipe patches-exact\n"
-        "rootpool train --recipe resnet50-imagenet-svd-pade-hybrid --data imagenet trainer.devices=8\n"
+        "rootpool train --recipe alexnet-imagenet-exact --data PATH trainer.devices=8\n"
         "rootpool train --recipe patches-exact --resume",
         _train_arguments,
         _train,

@@ -3,6 +3,7 @@
 import os
 import pickle
 import re
+from dataclasses import dataclass
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ import matrices
 from rootpool.models import create_model, load_checkpoint, read_tensors, save_checkpoint
 from rootpool.models import files as files_module
 from rootpool.models.foreign import build_network, three_parts
-from rootpool.nn import CovariancePool, Exact, SVDTrunc
+from rootpool.nn import CovariancePool, Exact, Method, SVDTrunc
 
 CLASSES = 3
 
@@ -274,6 +275,26 @@ def test_a_pooling_of_ones_own_has_to_be_given(tmp_path):
     other = create_model("patchnet", CovariancePool(64, reduction=4), 5)
     load_checkpoint(path, other)
     assert torch.equal(other.classifier.weight, model.classifier.weight)
+
+
+@dataclass(frozen=True)
+class Halved(Method):
+    def __call__(self, P):
+        return P / 2
+
+
+@pytest.mark.parametrize(
+    ("pool", "options"), [(Halved(), {}), ("exact", {"act_layer": nn.ReLU, "reduction": 4})]
+)
+def test_what_no_text_can_say(tmp_path, pool, options):
+    model = create_model("resnet18" if options else "patchnet", pool, 4, **options)
+    path = tmp_path / "model.pt"
+    with pytest.raises(TypeError, match=r"cannot be written to a file \(.*model\.spec = None"):
+        save_checkpoint(model, path)
+    assert not path.exists()
+    model.spec = None
+    save_checkpoint(model, path)
+    assert load_checkpoint(path, model) is model
 
 
 @pytest.mark.parametrize("prefix", ["module.", "_orig_mod.", "model.", "model._orig_mod."])

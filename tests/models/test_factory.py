@@ -1,4 +1,6 @@
 import copy
+import importlib
+import sys
 
 import pytest
 import timm
@@ -8,6 +10,7 @@ from torch import nn
 
 import matrices
 from rootpool.models import PRESETS, create_model, names
+from rootpool.models.backbones import torchvision_backbone
 from rootpool.nn import BASELINES, METHODS, CovariancePool, Exact, SVDTrunc
 
 # name -> (options, image size, shape of the map). Small images keep the test short.
@@ -21,7 +24,6 @@ NETWORKS = {
     "swin_tiny_patch4_window7_224": ({"img_size": 64}, 64, (768, 2, 2)),
     "torchvision/alexnet": ({}, 96, (256, 5, 5)),
     "torchvision/vgg11_bn": ({}, 64, (512, 4, 4)),
-    "torchvision/mobilenet_v3_small": ({}, 64, (576, 2, 2)),
     "torchvision/swin_t": ({}, 64, (768, 2, 2)),
     "paper/alexnet": ({}, 96, (256, 5, 5)),
     "paper/resnet50": ({"last_stride": 1}, 64, (2048, 4, 4)),
@@ -135,6 +137,30 @@ def test_names():
     assert names("torchvision/alex*") == ["torchvision/alexnet"]
 
 
+# One of each kind that torchvision has, but for those tested above and convnext.
+KINDS = ["efficientnet_b0", "mnasnet0_5", "mobilenet_v2"]
+KINDS += ["mobilenet_v3_small", "regnet_y_400mf", "resnet18", "shufflenet_v2_x0_5", "squeezenet1_0"]
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_kinds_of_torchvision(name):
+    assert f"torchvision/{name}" in names()
+    backbone = torchvision_backbone(name)
+    features = backbone(matrices.random(2, 3, 64, 64, dtype=torch.float32))
+    assert features.shape[:2] == (2, backbone.num_features)
+    assert features.dim() == 4
+    features.square().sum().backward()
+    assert all(parameter.grad is not None for parameter in backbone.parameters())
+
+
+def test_extra_that_is_not_installed(monkeypatch):
+    for module in [name for name in sys.modules if name.startswith("rootpool.models")]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "timm", None)
+    with pytest.raises(ImportError, match=r"pip install 'rootpool\[models\]'"):
+        importlib.import_module("rootpool.models")
+
+
 def test_spec_says_how_the_network_was_made():
     model = create_model("patchnet", "exact", 7, reduction=9, norm=False)
     spec = model.spec
@@ -200,6 +226,25 @@ def test_local_weights_of_the_original_network(tmp_path, name, kind):
         assert all(torch.equal(value, expected[key]) for key, value in loaded.items())
 
 
+@pytest.mark.parametrize("name", ["resnet18", "torchvision/resnet18"])
+def test_weights_of_another_network_are_refused(tmp_path, name):
+    path = tmp_path / "weights.pt"
+    state = torchvision.models.resnet18().state_dict()
+    del state["layer3.1.conv2.weight"], state["bn1.num_batches_tracked"]
+    torch.save(state, path)
+    with pytest.raises(ValueError, match=rf"are not those of {name}: no layer3.1.conv2.weight$"):
+        create_model(name, "exact", 5, weights=path)
+
+
+def test_weights_that_timm_renames(tmp_path):
+    path = tmp_path / "weights.pt"
+    original = timm.create_model("convnext_atto", num_classes=0)
+    torch.save({f"visual.trunk.{k}": v for k, v in original.state_dict().items()}, path)
+    model = create_model("convnext_atto", "exact", 5, weights=path)
+    loaded = model.backbone.body.state_dict()
+    assert all(torch.equal(value, original.state_dict()[key]) for key, value in loaded.items())
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
@@ -209,7 +254,7 @@ def test_local_weights_of_the_original_network(tmp_path, name, kind):
             ValueError,
             "torchvision has no model 'alexnett'; did you mean torchvision/alexnet, ",
         ),
-        (("torchvision/vit_b_16",), ValueError, "has no feature map; timm's vit_"),
+        (("torchvision/vit_b_16",), ValueError, "is no chain of layers; try timm's vit_"),
         (("patchnet", "svd-padee"), ValueError, "unknown method 'svd-padee'; choose from exact"),
         (("patchnet", "exact", 0), ValueError, "num_classes must be a positive integer, got 0"),
         (("patchnet", nn.Flatten()), TypeError, "a pool needs out_features"),

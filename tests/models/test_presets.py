@@ -60,6 +60,10 @@ def test_alexnet_of_the_paper():
     step = ["Conv2d", "BatchNorm2d", "ReLU"]
     assert layers(model.backbone) == [*step, "MaxPool2d", *step, "MaxPool2d", *step, *step, *step]
     assert layers(model.pool) == ["Identity"]  # no reduction: "13 x 13 x 256"
+    with torch.device("meta"):
+        reduced = create_model("paper/alexnet", reduction=256)  # as the scripts have it
+    assert layers(reduced.pool) == ["Conv2d", "BatchNorm2d", "ReLU"]
+    assert reduced.pool.out_features == 32896
     assert layers(model.classifier) == ["Linear", "ReLU", "Linear", "ReLU", "Linear"]
     widths = [(m.in_features, m.out_features) for m in model.classifier if hasattr(m, "weight")]
     assert widths == [(32896, 4096), (4096, 4096), (4096, 1000)]

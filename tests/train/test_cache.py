@@ -15,7 +15,7 @@ from PIL import Image
 from torch import nn
 from torchvision.transforms import v2
 
-from rootpool.train.cache import WithMirror, cache_features
+from rootpool.train.cache import Views, cache_features
 from rootpool.train.data import BadImageError
 
 COUNT, BATCH = 70, 2  # blocks of 32 images, and one of 6
@@ -87,7 +87,8 @@ def test_features_are_those_of_the_network(files, tmp_path, threads):
 
 
 def test_views_are_picked_by_sample(files, tmp_path):
-    network, cache = make(files, tmp_path, transform=WithMirror(TRANSFORM))
+    mirror = v2.Compose([v2.RandomHorizontalFlip(p=1.0), TRANSFORM])
+    network, cache = make(files, tmp_path, transform=Views((TRANSFORM, mirror)))
     assert cache.views == 2
     mirrored = expected(files, network, lambda image: TRANSFORM(image).flip(-1))["first"]
     plain = expected(files, network)["first"]

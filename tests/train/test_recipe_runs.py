@@ -2,15 +2,20 @@
 
 import pytest
 import torch
-from images import MAKERS
 
+from images import MAKERS
 from rootpool.models import create_model, save_checkpoint
 from rootpool.nn import METHODS
 from rootpool.train.recipes import load_recipe, recipe_names
 from rootpool.train.run import prepare
 from rootpool.train.settings import merge, resolve
 
-LAYOUTS = {"imagenet": "image-folder", "birds": "cub-200-2011", "dogs": "stanford-dogs", "cars": "stanford-cars"}
+LAYOUTS = {
+    "imagenet": "image-folder",
+    "birds": "cub-200-2011",
+    "dogs": "stanford-dogs",
+    "cars": "stanford-cars",
+}
 SMALL = {
     "trainer": {"fast_dev_run": True, "accelerator": "cpu"},
     "data": {"batch_size": 4, "workers": 0},

@@ -152,6 +152,13 @@ def test_records_of_a_resumed_run_are_complete(tmp_path, uninterrupted):
     run(tmp_path, resume=True)
     rows = (tmp_path / "history.csv").read_text().splitlines()
     assert len(rows) == 1 + EPOCHS
+    poolings = [row.split(",")[rows[0].split(",").index("pooling")] for row in rows[1:]]
+    assert poolings == [
+        "isqrt-cov",
+        "isqrt-cov",
+        "svd-pade",
+        "svd-pade",
+    ]  # the switch is in the record
     steps = [row.split(",")[0] for row in (tmp_path / "spectrum.csv").read_text().splitlines()[1:]]
     assert steps == [str(step) for step in range(0, EPOCHS * BATCHES, 3)]
 

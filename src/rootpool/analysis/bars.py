@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from .drawing import WIDE, Record, below, left_out, logarithmic, styled, wrap
+from .drawing import WIDE, Record, below, fit, left_out, logarithmic, styled
 from .palette import BAR, GRID, INK, MUTED, PAPER, styles
 
 __all__ = ["confusion_pairs", "dots_with_spread", "paired_differences", "speed_bars"]
@@ -45,9 +45,8 @@ def dots_with_spread(
         values = [row[value] for row in runs[run]]
         style = looks[_method(runs[run][0])]
         spread = stdev(values) if len(values) > 1 else 0.0
-        axes.scatter(
-            values, [place] * len(values), s=22, color=style.colour, alpha=0.35, linewidth=0
-        )
+        below_mean = [place + 0.3] * len(values)
+        axes.scatter(values, below_mean, s=14, color=style.colour, alpha=0.6, linewidth=0)
         hybrid = runs[run][0].get("protocol") == "hybrid"
         axes.errorbar(
             fmean(values),
@@ -69,10 +68,12 @@ def paired_differences(
 ) -> Figure:
     """Mean differences with their confidence intervals and the zero line, smallest on top.
 
-    Filled where the interval leaves zero out; without an interval (one seed) a hollow dot alone.
+    Filled where ``clear`` says so (after a correction for many comparisons, say) or, without that,
+    where the interval leaves zero out; a hollow dot alone where there is no interval (one seed).
 
     Args:
-        rows: mappings with ``label``, ``mean``, ``low`` and ``high``; ``method`` colours them.
+        rows: mappings with ``label``, ``mean``, ``low``, ``high`` and, where they apply, ``clear`` and
+            ``method``, which colours them.
         label: of the axis; say there which side is better.
         width: inches.
     """
@@ -86,7 +87,7 @@ def paired_differences(
         known = row["low"] is not None
         if known:
             axes.plot([row["low"], row["high"]], [place, place], color=colour)
-        clear = known and (row["low"] > 0 or row["high"] < 0)
+        clear = row.get("clear", known and (row["low"] > 0 or row["high"] < 0))
         axes.plot(
             row["mean"],
             place,
@@ -165,7 +166,7 @@ def _named_bars(
     axes = figure.add_subplot()
     bars = axes.barh(range(len(names)), values, height=0.32, color=colours)
     axes.bar_label(bars, texts, padding=4, fontsize=8, color=MUTED.light)
-    for place, name in enumerate(names):
+    for place, name in enumerate(fit(name, width - 0.2) for name in names):
         axes.text(
             0, place - 0.24, name, ha="left", va="bottom", transform=axes.get_yaxis_transform()
         )
@@ -190,7 +191,7 @@ def _method(row: Record) -> str:
 
 def _horizontal(labels: Sequence[str], width: float) -> tuple[Figure, Axes]:
     """Axes with one place a name, the first on top."""
-    wrapped = [wrap(label, 26 if width < WIDE else 44) for label in labels]
+    wrapped = [fit(label, 0.47 * width, lines=2) for label in labels]
     lines = sum(1 + label.count("\n") for label in wrapped)
     figure = Figure(figsize=(width, 0.6 + 0.13 * len(labels) + 0.16 * lines), layout="constrained")
     axes = figure.add_subplot()

@@ -50,12 +50,12 @@ class Rendering:
 
 
 def anchor(text: str) -> str:
-    """The name that a heading can be linked by, the same that GitHub makes of it in Markdown.
+    """The name that a heading can be linked by; for plain words the one that GitHub gives it too.
 
     >>> anchor("Table 5: speed")
     'table-5-speed'
     """
-    return re.sub(r"[^\w -]", "", text.lower()).replace(" ", "-") or "part"
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "part"
 
 
 class Block(Protocol):
@@ -218,7 +218,7 @@ class Picture:
         else:
             with at_width(self.figure, NARROW) as figure:
                 narrow = inline_svg(figure, f"{name}-n", alt, "narrow")
-        return f"<figure>\n{wide}\n{narrow}\n{caption_html(self.caption, 'figcaption')}</figure>"
+        return f"<figure>\n{wide}\n{narrow}\n{caption_html(self.caption)}</figure>"
 
     def markdown(self, rendering: Rendering) -> str:
         path = f"{rendering.folder}{rendering.unique('picture')}.svg"
@@ -227,6 +227,6 @@ class Picture:
         return f"{picture}\n\n{to_markdown(self.caption)}" if self.caption else picture
 
 
-def caption_html(text: Text, tag: str) -> str:
+def caption_html(text: Text) -> str:
     """The caption in its element, or nothing."""
-    return f"<{tag}>{to_html(text)}</{tag}>\n" if text else ""
+    return f"<figcaption>{to_html(text)}</figcaption>\n" if text else ""

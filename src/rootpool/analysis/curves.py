@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from .drawing import WIDE, Record, below, left_out, legend, logarithmic, styled
-from .palette import GRID, INK, MUTED, styles
+from .drawing import WIDE, Record, below, fit, left_out, legend, logarithmic, styled
+from .palette import FAINT, INK, MUTED, Style, styles
 from .series import Series, collect
 
 __all__ = ["learning_curve_panels", "learning_curves", "spectrum_over_training"]
@@ -52,7 +52,7 @@ def learning_curves(
     lines, missing = collect(records, "epoch", value)
     figure = Figure(figsize=(width, 4.2), layout="constrained")
     axes = figure.add_subplot()
-    handles = _draw_lines(axes, lines)
+    handles = _draw_lines(axes, lines, styles(line.method for line in lines))
     decades = _scale(axes, lines, factor=3)  # what matters is at the low end
     _mark_changes(axes, switch_epoch, decay_epochs, labels=True)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -73,7 +73,8 @@ def learning_curve_panels(
 ) -> Figure:
     """:func:`learning_curves` for many methods: one panel each, the others in grey behind it."""
     lines, missing = collect(records, "epoch", value)
-    methods = list(dict.fromkeys(line.method for line in lines))
+    looks = styles(line.method for line in lines)
+    methods = list(looks)
     columns = min(len(methods), max(1, round(width / 2.2)))
     rows = math.ceil(len(methods) / columns)
     figure = Figure(figsize=(width, 0.6 + 1.7 * rows), layout="constrained")
@@ -81,10 +82,10 @@ def learning_curve_panels(
     for axes, method in zip(grid, methods, strict=False):
         for line in lines:
             if line.method != method:
-                axes.plot(line.x, line.centre, color=GRID.light, linewidth=1)
-        _draw_lines(axes, [line for line in lines if line.method == method])
+                axes.plot(line.x, line.centre, color=FAINT.light, linewidth=1)
+        _draw_lines(axes, [line for line in lines if line.method == method], looks)
         _mark_changes(axes, switch_epoch, decay_epochs, labels=False)
-        axes.set_title(method, loc="left")
+        axes.set_title(fit(method, width / columns - 0.4), loc="left")
         axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
     decades = _scale(grid[0], lines, factor=3)
     for axes in grid[len(methods) :]:
@@ -115,7 +116,7 @@ def spectrum_over_training(
     lines, missing = collect(records, x, value)
     figure = Figure(figsize=(width, 3.6), layout="constrained")
     axes = figure.add_subplot()
-    handles = _draw_lines(axes, lines)
+    handles = _draw_lines(axes, lines, styles(line.method for line in lines))
     decades = _scale(axes, lines, factor=30)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_ylabel(_label(value, decades))
@@ -124,9 +125,10 @@ def spectrum_over_training(
     return figure
 
 
-def _draw_lines(axes: Axes, lines: Sequence[Series]) -> dict[str, Line2D]:
+def _draw_lines(
+    axes: Axes, lines: Sequence[Series], looks: Mapping[str, Style]
+) -> dict[str, Line2D]:
     """Lines in their bands; the legend's handles by run."""
-    looks = styles(line.method for line in lines)
     handles = {}
     for line in lines:
         style = looks[line.method]
@@ -175,9 +177,10 @@ def _protocol_handles(
 
 
 def _scale(axes: Axes, lines: Sequence[Series], factor: float) -> bool:
-    """A logarithmic axis if the lines span that factor; whether it is one."""
+    """A logarithmic axis if the lines span that factor or reach huge numbers; whether it is one."""
     values = [value for line in lines for value in line.centre]
-    decades = bool(values) and min(values) > 0 and max(values) > factor * min(values)
+    high = min(factor * min(values), 1e5) if values else 0
+    decades = bool(values) and min(values) > 0 and max(values) > high
     if decades:
         # A band may reach zero or below; the axis is that of the lines.
         axes.set_ylim(min(values) / 1.15, max(values) * 1.15)

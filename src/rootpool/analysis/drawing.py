@@ -21,12 +21,12 @@ __all__ = [
     "WIDE",
     "Record",
     "below",
+    "fit",
     "left_out",
     "legend",
     "logarithmic",
     "power_of_ten",
     "styled",
-    "wrap",
 ]
 
 WIDE, NARROW = 7.5, 3.5  # inches: 720 and 336 pixels of a page
@@ -65,7 +65,8 @@ STYLE: dict[Any, Any] = {
     "legend.columnspacing": 1.2,
 }
 
-CHARACTER = 0.07  # inches, of 9-point text
+CHARACTER = 0.077  # inches of 9-point text, on the safe side
+USUAL_CHARACTER = 0.068
 # Ticks in each decade of a logarithmic axis, by how many times its low end the high end is at most.
 STEPS = {10: (1.0, 1.5, 2.0, 3.0, 5.0, 7.0), 300: (1.0, 2.0, 5.0), math.inf: (1.0,)}
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -88,23 +89,19 @@ def legend(figure: Figure, handles: Mapping[str, Line2D], width: float) -> None:
     """Above the plot, in as many columns as fit."""
     if not handles:
         return
-    longest = max(len(label) for label in handles)
-    columns = int(width / (longest * CHARACTER + 0.52))
-    rows = math.ceil(len(handles) / max(1, columns))
-    columns = math.ceil(len(handles) / rows)  # no nearly empty last row
-    figure.legend(
-        list(handles.values()),
-        [wrap(label, 40) for label in handles],
-        loc="outside upper left",
-        ncols=columns,
-    )
+    line = 0.52  # inches of an entry beside its text
+    labels = [fit(label, width - line) for label in handles]
+    columns = int(width / (max(map(len, labels)) * USUAL_CHARACTER + line))
+    rows = math.ceil(len(labels) / max(1, columns))
+    columns = math.ceil(len(labels) / rows)  # no nearly empty last row
+    figure.legend(list(handles.values()), labels, loc="outside upper left", ncols=columns)
     figure.set_figheight(figure.get_figheight() + 0.19 * rows)
 
 
 def below(figure: Figure, *lines: str) -> None:
     """What the x axis shows, and remarks, under the whole figure: there is room for long lines."""
-    characters = int(figure.get_figwidth() / CHARACTER)
-    figure.supxlabel("\n".join(wrap(line, characters) for line in lines), fontsize=9)
+    width = figure.get_figwidth()
+    figure.supxlabel("\n".join(fit(line, width, lines=3) for line in lines), fontsize=9)
 
 
 def left_out(count: int) -> list[str]:
@@ -126,15 +123,30 @@ def logarithmic(axes: Axes, name: Literal["x", "y"]) -> None:
 def power_of_ten(number: float) -> str:
     """A tick of a logarithmic axis in few letters.
 
-    >>> power_of_ten(100), power_of_ten(0.1), power_of_ten(1e12), power_of_ten(2e-7)
-    ('100', '0.1', '10¹²', '2·10⁻⁷')
+    >>> power_of_ten(100), power_of_ten(0.1), power_of_ten(1e12), power_of_ten(1.5e-7)
+    ('100', '0.1', '10¹²', '1.5·10⁻⁷')
     """
     if 1e-3 <= number < 1e5:
         return f"{number:g}"
-    digit, exponent = f"{number:.0e}".split("e")
-    return f"{digit}·10".removeprefix("1·") + f"{int(exponent)}".translate(SUPERSCRIPTS)
+    digits, exponent = f"{number:.1e}".split("e")
+    return f"{digits.removesuffix('.0')}·10".removeprefix("1·") + f"{int(exponent)}".translate(
+        SUPERSCRIPTS
+    )
 
 
-def wrap(label: str, characters: int = 26) -> str:
-    """A long name in several lines."""
-    return textwrap.fill(label, characters, break_on_hyphens=False) or label
+def fit(text: str, inches: float, lines: int = 1) -> str:
+    """The text in lines of that width, with an ellipsis where there would be more of them.
+
+    >>> fit("Clay colored Sparrow", 1.2)
+    'Clay colored…'
+    >>> fit("Clay colored Sparrow", 1.2, lines=2).splitlines()
+    ['Clay colored', 'Sparrow']
+    >>> fit("exact − isqrt-cov", 1.2, lines=2).splitlines()
+    ['exact −', 'isqrt-cov']
+    """
+    text = text.encode(errors="replace").decode()  # fonts take no lone surrogates
+    characters = max(2, int(inches / CHARACTER))
+    wrapped = textwrap.wrap(text, characters, break_on_hyphens=False) or [text]
+    if len(wrapped) > lines:
+        wrapped[lines - 1] = wrapped[lines - 1][: characters - 1] + "…"
+    return "\n".join(wrapped[:lines])

@@ -46,7 +46,7 @@ class Gallery:
     def html(self, rendering: Rendering) -> str:
         items = "\n".join(self._item(photo) for photo in self.photos)
         grid = f'<div class="gallery" style="--width:{int(self.width)}px">\n{items}\n</div>'
-        return f"<figure>\n{grid}\n{caption_html(self.caption, 'figcaption')}</figure>"
+        return f"<figure>\n{grid}\n{caption_html(self.caption)}</figure>"
 
     def _item(self, photo: Photo) -> str:
         data = base64.b64encode(photo.png).decode()

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 __all__ = [
     "BAR",
+    "FAINT",
     "GRID",
     "INK",
     "MUTED",
@@ -54,20 +55,21 @@ PAPER = Tone("#ffffff", "#14171b")
 INK = Tone("#1d2126", "#e4e7eb")
 MUTED = Tone("#5b6470", "#9ba5b1")
 GRID = Tone("#e3e7eb", "#2b3138")
+FAINT = Tone("#c6cdd5", "#465059")  # lines in the background
 BAR = Tone("#4a6fa5", "#7fa3d9")  # what belongs to no method
 
 STYLES: dict[str, Style] = {
-    "exact": Style(Tone("#097460", "#2bbd9f"), "o"),
-    "isqrt-cov": Style(Tone("#1e34b6", "#587dee"), "s"),
-    "mpn-cov": Style(Tone("#8b3006", "#bc6f53"), "^"),
-    "svd-topn": Style(Tone("#8e6a1f", "#fcc354"), "v"),
-    "svd-trunc": Style(Tone("#6f9802", "#81af00"), "<"),
-    "svd-pi": Style(Tone("#b080cb", "#9778a9"), ">"),
-    "svd-newton": Style(Tone("#7265df", "#b8b8f9"), "P"),
-    "svd-taylor": Style(Tone("#76317c", "#d681dd"), "X"),
-    "svd-pade": Style(Tone("#e76c6a", "#fc7f7c"), "D"),
-    "gap": Style(Tone("#484848", "#dedede"), "p"),
-    "covariance": Style(Tone("#7f8791", "#8d97a3"), "h"),
+    "exact": Style(Tone("#03a1a2", "#a7f7e6"), "o"),
+    "isqrt-cov": Style(Tone("#2015be", "#6995fc"), "s"),
+    "mpn-cov": Style(Tone("#6e2b01", "#de7e5b"), "^"),
+    "svd-topn": Style(Tone("#b98a12", "#f3bf0c"), "v"),
+    "svd-trunc": Style(Tone("#79966b", "#edf7aa"), "<"),
+    "svd-pi": Style(Tone("#c26ff3", "#9e789c"), ">"),
+    "svd-newton": Style(Tone("#506aa8", "#7850d9"), "P"),
+    "svd-taylor": Style(Tone("#583759", "#e3c0fd"), "X"),
+    "svd-pade": Style(Tone("#ba1743", "#ca2e59"), "D"),
+    "gap": Style(Tone("#737373", "#a8a8a8"), "p"),
+    "covariance": Style(Tone("#3f4650", "#d5dbe3"), "h"),
     "log": Style(Tone("#0b8aa3", "#49b2ca"), "d"),
     "power": Style(Tone("#b8458a", "#f48cc4"), "*"),
     "signed-sqrt": Style(Tone("#a8633a", "#d9a27c"), "H"),
@@ -95,7 +97,7 @@ def styles(names: Iterable[str]) -> dict[str, Style]:
 
 def tones() -> list[Tone]:
     """Every colour that has a dark twin."""
-    return [PAPER, INK, MUTED, GRID, BAR, *(style.tone for style in STYLES.values())]
+    return [PAPER, INK, MUTED, GRID, FAINT, BAR, *(style.tone for style in STYLES.values())]
 
 
 def css_colours(kind: str) -> str:

@@ -13,11 +13,20 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from scipy import stats
 
-__all__ = ["Comparison", "PairedDifference", "compare", "describe", "holm", "paired_difference"]
+__all__ = [
+    "Comparison",
+    "PairedDifference",
+    "compare",
+    "describe",
+    "holm",
+    "paired_difference",
+    "show_p",
+    "verdict",
+]
 
 
 @dataclass(frozen=True)
@@ -121,8 +130,13 @@ class Comparison:
             "high": d.high,
             "p_value": d.p_value,
             "corrected_p": self.corrected_p,
+            "clear": self.clear,
             "n": d.n,
         }
+
+
+Result: TypeAlias = PairedDifference | Comparison
+Better: TypeAlias = Literal["lower", "higher"]
 
 
 def compare(
@@ -165,11 +179,7 @@ def compare(
     ]
 
 
-def describe(
-    result: PairedDifference | Comparison,
-    unit: str = "points",
-    better: Literal["lower", "higher"] = "lower",
-) -> str:
+def describe(result: Result, unit: str = "points", better: Better = "lower") -> str:
     """What a comparison shows, in plain words.
 
     >>> describe(paired_difference([11.0, 12.1, 10.9], [13.0, 14.0, 13.1]))
@@ -177,22 +187,49 @@ def describe(
     >>> describe(paired_difference([11.0], [13.0]))
     'better by 2.00 points in the only seed; without any spread there is no telling from noise'
     """
-    d = result.difference if isinstance(result, Comparison) else result
-    side = "better" if (d.mean < 0) == (better == "lower") else "worse"
-    size = f"{abs(d.mean):.2f}"
+    d = _difference(result)
+    side, size = _side(d, better), f"{abs(d.mean):.2f}"
     if d.low is None or d.high is None:
-        what = f"{side} by {size} {unit}" if d.mean else "equal"
+        what = f"{side} by {size} {unit}" if d.mean else side
         where = "the only seed" if d.n == 1 else f"each of {d.n} seeds"
         return f"{what} in {where}; without any spread there is no telling from noise"
-    basis = f"{100 * d.confidence:g} % interval, {d.n} seeds, {_p(result)}"
+    noise = "" if result.clear else "within noise: "
     reach = f"{(d.high - d.low) / 2:.2f}"
-    if result.clear:
-        return f"{side} by {size} ± {reach} {unit} ({basis})"
-    return f"within noise: {side} by {size} ± {reach} {unit} ({basis})"
+    basis = f"{100 * d.confidence:g} % interval, {d.n} seeds, {_significance(result)}"
+    return f"{noise}{side} by {size} ± {reach} {unit} ({basis})"
 
 
-def _p(result: PairedDifference | Comparison) -> str:
+def verdict(result: Result, better: Better = "lower") -> str:
+    """One or two words for a table: better, worse, within noise, or that the spread is not known."""
+    d = _difference(result)
+    if d.p_value is None:
+        return "spread not known"
+    return _side(d, better) if result.clear else "within noise"
+
+
+def show_p(p_value: float | None) -> str:
+    """A p-value as one quotes it after "p".
+
+    >>> show_p(0.0312), show_p(0.000049)
+    ('= 0.031', '< 0.001')
+    """
+    if p_value is None:
+        return "not known"
+    return "< 0.001" if p_value < 0.001 else f"= {p_value:.2g}"
+
+
+def _difference(result: Result) -> PairedDifference:
+    return result.difference if isinstance(result, Comparison) else result
+
+
+def _side(d: PairedDifference, better: Better) -> str:
+    if d.mean == 0:
+        return "equal"
+    return "better" if (d.mean < 0) == (better == "lower") else "worse"
+
+
+def _significance(result: Result) -> str:
     if isinstance(result, PairedDifference):
-        return f"p = {result.p_value:.2g}"
+        return f"p {show_p(result.p_value)}"
     after = f" after Holm's correction for {result.comparisons} comparisons"
-    return f"p = {result.corrected_p:.2g}" + after * (result.comparisons > 1)
+    return f"p {show_p(result.corrected_p)}" + after * (result.comparisons > 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from .blocks import Rendering, caption_html
@@ -58,7 +58,8 @@ class Table:
             finite = {i: v for i, v in values.items() if v is not None and math.isfinite(v)}
             if len(finite) > 1:
                 winner = (min if kind == "lowest" else max)(finite, key=finite.__getitem__)
-                places |= {(i, column) for i in finite if finite[i] == finite[winner]}
+                best = _reading(self.rows[winner][column])
+                places |= {(i, column) for i in finite if _reading(self.rows[i][column]) == best}
         return places
 
     def html(self, rendering: Rendering) -> str:
@@ -70,9 +71,9 @@ class Table:
         )
         body = "\n".join(self._html_row(i, row, numeric, best) for i, row in enumerate(self.rows))
         return (
-            f'<div class="scroll" role="region" aria-label="{label}" tabindex="0"><table>\n'
-            f"{caption_html(self.caption, 'caption')}<thead><tr>{head}</tr></thead>\n"
-            f"<tbody>\n{body}\n</tbody></table></div>"
+            f'<figure class="table">\n{caption_html(self.caption)}'
+            f'<div class="scroll" role="region" aria-label="{label}" tabindex="0">'
+            f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div></figure>"
         )
 
     def _html_row(
@@ -105,6 +106,11 @@ def _value(cell: Cell) -> float | None:
     if isinstance(cell, Number):
         return cell.value
     return cell if isinstance(cell, (int, float)) else None
+
+
+def _reading(cell: Cell) -> str:
+    """A number as it reads, without its spread."""
+    return to_plain(_shown(replace(cell, spread=None) if isinstance(cell, Number) else cell))
 
 
 def _shown(cell: Cell) -> Text:

@@ -94,10 +94,10 @@ class Method:
 class Number:
     """A number as it should read, with its spread and unit.
 
-    >>> print(Number(12.345, spread=0.61, form=".1f", unit="%").text)
-    12.3 ± 0.6 %
-    >>> print(Number(-0.5).text)
-    −0.50
+    >>> Number(-12.345, form=".1f").text
+    '−12.3'
+    >>> Number(6.48e20, form=".2e").text
+    '6.48e20'
     """
 
     value: float
@@ -109,7 +109,7 @@ class Number:
     def text(self) -> str:
         parts = [self._show(self.value)]
         if self.spread is not None:
-            parts += ["±", self._show(self.spread)]
+            parts += ["±", self._show(self.spread).removeprefix("+")]
         return "\N{NO-BREAK SPACE}".join([*parts, self.unit] if self.unit else parts)
 
     def _show(self, number: float) -> str:

@@ -1,5 +1,14 @@
 """Networks with covariance pooling: any backbone of timm and torchvision, and the paper's own."""
 
+try:
+    import safetensors  # noqa: F401
+    import timm  # noqa: F401
+    import torchvision  # noqa: F401
+except ImportError as error:
+    raise ImportError(
+        "rootpool.models needs torchvision, timm and safetensors: pip install 'rootpool[models]'"
+    ) from error
+
 from .backbones import Backbone
 from .checkpoints import load_checkpoint, save_checkpoint
 from .classifier import PooledClassifier

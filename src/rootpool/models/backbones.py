@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -119,6 +119,11 @@ def timm_backbone(
         options["pretrained_cfg_overlay"] = {"state_dict": dict(tensors)}
     body = _create_timm(name, options, pretrained=pretrained or tensors is not None)
     _drop_unused(body, unused)
+    if tensors is not None:
+        # timm only logs what is missing. It may rename, so that values count where names differ.
+        state = body.state_dict()
+        missing = {key for key in state.keys() - tensors.keys() if not _holds(tensors, state[key])}
+        _refuse_missing(missing, name)
     return Backbone(body, num_features, layout, size)
 
 
@@ -129,6 +134,18 @@ def _create_timm(name: str, options: Mapping[str, Any], pretrained: bool = False
         )
     except AssertionError:  # some models cannot do without a pooling, which we do not call
         return timm.create_model(name, pretrained=pretrained, num_classes=0, **options)
+
+
+def _holds(tensors: Mapping[str, Tensor], value: Tensor) -> bool:
+    same_size = (t for t in tensors.values() if t.numel() == value.numel())
+    return any(torch.equal(t.flatten().to(value), value.flatten()) for t in same_size)
+
+
+def _refuse_missing(keys: Iterable[str], name: str) -> None:
+    """Raise for parameters that a file did not have; old files do not count batches."""
+    missing = sorted(key for key in keys if not key.endswith("num_batches_tracked"))
+    if missing:
+        raise ValueError(f"the weights are not those of {name}: no {', '.join(missing)}")
 
 
 def _input_size(body: nn.Module, options: Mapping[str, Any]) -> tuple[int, int, int]:
@@ -200,14 +217,13 @@ def _drop_unused(module: nn.Module, unused: set[str], prefix: str = "") -> None:
 # torchvision
 
 # The children that come after the last feature map, or beside it.
-_HEADS = frozenset(
-    {"avgpool", "classifier", "fc", "head", "flatten", "dropout", "AuxLogits", "aux1", "aux2"}
-)
-_NO_MAP = ("vit_",)
+_HEADS = frozenset({"avgpool", "classifier", "fc", "head", "flatten"})
+# More than a chain of layers: tokens, auxiliary classifiers, input that is transformed, nested lists.
+_NO_CHAIN = ("vit_", "inception_v3", "googlenet", "maxvit_t")
 
 
 def torchvision_names() -> list[str]:
-    """Names of torchvision's classifiers that have a feature map, with our prefix.
+    """Names of torchvision's classifiers that are chains of layers, with our prefix.
 
     >>> "torchvision/alexnet" in torchvision_names()
     True
@@ -215,7 +231,7 @@ def torchvision_names() -> list[str]:
     return [
         TORCHVISION_PREFIX + name
         for name in torchvision.models.list_models(module=torchvision.models)
-        if not name.startswith(_NO_MAP)
+        if not name.startswith(_NO_CHAIN)
     ]
 
 
@@ -234,28 +250,26 @@ def torchvision_backbone(
     Args:
         name: such as ``"torchvision/alexnet"``.
         weights: what ``torchvision.models.get_model`` takes, such as ``"DEFAULT"``.
-        tensors: weights of the whole classifier under torchvision's names, instead.
+        tensors: weights under torchvision's names, instead; those of the head are left out.
         options: for the model's constructor.
     """
     plain = name.removeprefix(TORCHVISION_PREFIX)
     known = torchvision_names()
     if TORCHVISION_PREFIX + plain not in known:
-        if plain.startswith(_NO_MAP):
-            raise ValueError(f"{name} has no feature map; timm's vit_* models give their tokens")
+        if plain.startswith(_NO_CHAIN):
+            raise ValueError(f"{name} is no chain of layers; try timm's {plain.split('_')[0]}_*")
         close = difflib.get_close_matches(TORCHVISION_PREFIX + plain, known, 3)
         raise ValueError(
             f"torchvision has no model {plain!r}"
             + (f"; did you mean {', '.join(close)}?" if close else "")
         )
-    if plain in ("googlenet", "inception_v3"):
-        options.setdefault("init_weights", True)  # silences a warning of a change to come
-    with torch.device("meta"):
-        sketch = _cut(torchvision.models.get_model(plain, weights=None, **options)).eval()
-        num_features = sketch(torch.empty(2, 3, 224, 224)).shape[1]
-    model = torchvision.models.get_model(plain, weights=weights, **options)
+    body = _cut(torchvision.models.get_model(plain, weights=weights, **options))
+    shapes = {key: value.to("meta") for key, value in body.state_dict().items()}
+    features = torch.func.functional_call(body, shapes, torch.empty(2, 3, 224, 224, device="meta"))
     if tensors is not None:
-        model.load_state_dict(dict(tensors))
-    return Backbone(_cut(model), num_features)
+        _refuse_missing(body.state_dict().keys() - tensors.keys(), name)
+        body.load_state_dict({key: tensors[key] for key in body.state_dict() if key in tensors})
+    return Backbone(body, features.shape[1])
 
 
 def _cut(model: nn.Module) -> nn.Sequential:

@@ -28,6 +28,8 @@ REDUCTION = 256
 def names(pattern: str = "*") -> list[str]:
     """Names that ``create_model`` knows and that match a pattern: ours, torchvision's, timm's.
 
+    A few of timm's models have no single feature map and are refused with the reason.
+
     >>> names("p*")[:4]
     ['paper/alexnet', 'paper/resnet50', 'paper/resnet101', 'patchnet']
     >>> names("torchvision/vgg11*")

@@ -58,6 +58,9 @@ def _alexnet(weights: Any, tensors: Mapping[str, Tensor] | None, *, norm: bool =
     The classifier has AlexNet's three layers, the first as wide as the pooling gives (32896). With
     ``pool="gap"`` it is the original: max pooling to 6 x 6, flattened (9216).
 
+    The paper has no reduction here; the scripts of both repositories put a 1x1 convolution 256 -> 256
+    before the covariance all the same, when they train from scratch: ``reduction=256``.
+
     Args:
         norm: True for the form of the paper's repository, with batch norm after each convolution and no
             dropout; False for torchvision's, without batch norm and with dropout, which the

@@ -31,12 +31,20 @@ class ModelSpec:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> str:
+        """As text; :meth:`from_json` reads it."""
         names = {method: name for name, method in (METHODS | BASELINES).items()}
-        pool = [names[type(self.pool)], asdict(self.pool)]
-        return json.dumps({**vars(self), "pool": pool})
+        try:
+            pool = [names[type(self.pool)], asdict(self.pool)]
+            return json.dumps({**vars(self), "pool": pool})
+        except (KeyError, TypeError) as error:
+            raise TypeError(
+                f"{self} cannot be written to a file ({error}); with model.spec = None the weights are "
+                "saved alone"
+            ) from error
 
     @classmethod
     def from_json(cls, text: str) -> ModelSpec:
+        """From text that :meth:`to_json` wrote."""
         values = json.loads(text)
         name, parameters = values["pool"]
         return cls(**{**values, "pool": (METHODS | BASELINES)[name](**parameters)})

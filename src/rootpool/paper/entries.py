@@ -93,7 +93,7 @@ PROPER = {
     "resnet": "ResNet",
     "fgvc": "fine-grained data",
     "taylor": "Taylor",
-    "pade": "Padé",
+    "pade": "Pade",
     "appendix": "(appendix)",
 }
 

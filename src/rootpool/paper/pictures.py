@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from rootpool.analysis import Record
-from rootpool.analysis.drawing import WIDE, below, legend, logarithmic, styled, wrap
+from rootpool.analysis.drawing import WIDE, below, fit, legend, logarithmic, styled
 from rootpool.analysis.page import Picture
 from rootpool.analysis.palette import BAR, GRID, MUTED, PAPER
 from rootpool.analysis.plots import (
@@ -205,7 +205,7 @@ def two_dots_plot(records: Sequence[Record], label: str, *, width: float = WIDE)
         axes.plot(
             *zip(*points, strict=True), "o", color=BAR.light, markerfacecolor=face, markersize=7
         )
-    axes.set_yticks(range(len(rows)), [wrap(row, 24) for row in rows])
+    axes.set_yticks(range(len(rows)), [fit(row, 1.9, lines=3) for row in rows])
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.grid(False, axis="y")
     axes.spines["left"].set_color(GRID.light)

@@ -120,9 +120,10 @@ def _overview(results: Mapping[str, Result | None]) -> Table:
     for name, result in results.items():
         said = claim(name) or (result.claim if result else "")
         word = "needs" if result is None else result.shows
-        rows.append(
-            [Link(title(name), f"#{anchor(title(name))}"), said, f"{MARKS[word]} {WORDS[word]}"]
-        )
+        called = title(name)
+        # Names of statements hold more than plain words, of which every renderer makes another anchor.
+        entry: Text = called if name in EXPLAINED else Link(called, f"#{anchor(called)}")
+        rows.append([entry, said, f"{MARKS[word]} {WORDS[word]}"])
     return Table(
         ["entry", "claim", "here"], rows, caption="All entries, and whether their claims show."
     )

@@ -25,20 +25,19 @@ from .data import decode_image
 from .fingerprint import fingerprint
 from .store import BlockStore
 
-__all__ = ["FeatureCache", "WithMirror", "cache_features"]
+__all__ = ["FeatureCache", "Views", "cache_features"]
 
 BATCHES_PER_BLOCK = 16  # a few seconds of work on a CPU
 
 
 @dataclass(frozen=True)
-class WithMirror:
-    """Two views of an image: as ``transform`` makes it, and its mirror image; ``(2, 3, H, W)``."""
+class Views:
+    """Several views of an image, one a transform; ``(views, 3, H, W)``."""
 
-    transform: Callable[[Image.Image], Tensor]
+    transforms: tuple[Callable[[Image.Image], Tensor], ...]
 
     def __call__(self, image: Image.Image) -> Tensor:
-        view = self.transform(image)
-        return torch.stack([view, view.flip(-1)])
+        return torch.stack([transform(image) for transform in self.transforms])
 
 
 @dataclass(frozen=True)

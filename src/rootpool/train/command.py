@@ -9,12 +9,13 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from .evaluation import evaluate as evaluate_run
 from .evaluation import load_run
 from .evaluation import predict as predict_images
 from .recipes import Recipe, load_recipe, recipe_names
-from .run import LAST, prepare
+from .run import LAST, Run, prepare
 from .settings import SettingsError, apply_overrides, as_yaml, merge, resolve
 
 __all__ = ["evaluate", "predict", "recipes", "train"]
@@ -42,12 +43,14 @@ def train(
         print(as_yaml(settings), end="")
         return 0
     _check_needs(loaded, settings)
-    folder = Path(output or Path("runs") / recipe)
+    folder = Path(output or Path("runs") / loaded.name)
     run = prepare(settings, folder, resume=resume)
     checkpoint = run.last if resume and run.last.is_file() else None
+    if run.trainer.is_global_zero:
+        _announce(run, checkpoint)
     run.fit(resume_from=checkpoint)
     if run.trainer.is_global_zero:
-        _report(run.trainer.callback_metrics, folder)
+        _report(run)
     return 0
 
 
@@ -69,21 +72,34 @@ def _check_needs(recipe: Recipe, settings: Any) -> None:
             )
 
 
-def _report(metrics: Any, folder: Path) -> None:
-    console = Console()
-    errors = {name: float(metrics[name]) for name in ("val_error", "val_error5") if name in metrics}
-    if errors:
-        console.print(
-            "validation error: " + ", ".join(f"{v:.2f} % ({k})" for k, v in errors.items())
-        )
-    console.print(f"{folder}: {LAST}, best.ckpt, history.csv, config.yaml", highlight=False)
+def _announce(run: Run, checkpoint: Path | None) -> None:
+    options, splits = run.module.hparams, run.data.splits
+    weights = sum(parameter.numel() for parameter in run.module.parameters())
+    print(
+        f"{options['backbone']} with {options['method']}: {weights / 1e6:.2f} million weights; "
+        f"{splits.name}: {len(splits.train)} images for training, {len(splits.val)} for validation, "
+        f"{len(splits.classes)} classes"
+    )
+    if checkpoint is not None:
+        print(f"going on from {checkpoint}")
+
+
+def _report(run: Run) -> None:
+    metrics = run.trainer.callback_metrics
+    errors = {"top-1": "val_error", "top-5": "val_error5"}
+    known = [
+        f"{name} {float(metrics[key]):.2f} %" for name, key in errors.items() if key in metrics
+    ]
+    if known:
+        print(f"validation error: {', '.join(known)}")
+    print(f"{run.output}: {LAST}, best.ckpt, history.csv, config.yaml")
 
 
 def evaluate(checkpoint: str, data: str | None) -> int:
     """Print the errors of a checkpoint."""
     run = load_run(checkpoint)
     metrics = evaluate_run(run, data)
-    table = Table(title=f"{checkpoint} after epoch {run.epoch}")
+    table = Table(title=Text(f"{checkpoint} after epoch {run.epoch}"))
     for heading in ("samples", "top-1 error", "top-5 error", "loss"):
         table.add_column(heading, justify="right")
     table.add_row(
@@ -100,9 +116,9 @@ def predict(checkpoint: str, images: Sequence[str]) -> int:
     """Print the most probable classes of images."""
     run = load_run(checkpoint)
     for image, classes in zip(images, predict_images(run, images), strict=True):
-        table = Table(title=image, show_header=False)
+        table = Table(title=Text(image), show_header=False)
         for name, probability in classes:
-            table.add_row(name, f"{100 * probability:.1f} %")
+            table.add_row(Text(name), f"{100 * probability:.1f} %")
         Console().print(table)
     return 0
 

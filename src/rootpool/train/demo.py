@@ -16,7 +16,7 @@ from rich.table import Table
 from rootpool.analysis.files import write_atomically
 from rootpool.nn import BASELINES, METHODS
 
-from .demo_page import write_page
+from .demo_page import demo_page
 from .recipes import load_recipe, recipe_names
 from .settings import SettingsError, merge
 from .study import Event, Trial, run_trials
@@ -86,7 +86,7 @@ def demo(
     methods: Sequence[str] | None = None,
     workers: int | None = None,
 ) -> int:
-    """Run the comparison, or what is left of it, and write ``index.html`` and ``results.json``."""
+    """Run the comparison, or what is left of it; write ``index.html``, ``report.md``, ``results.json``."""
     known = {**BASELINES, **METHODS}
     chosen = [*METHODS, "gap"] if methods == ["all"] else list(methods or SELECTION)
     unknown = [m for m in chosen if m not in known or f"patches-{m}" not in recipe_names()]
@@ -107,8 +107,8 @@ def demo(
     seconds = time.perf_counter() - started
     text = json.dumps(results, indent=1)
     write_atomically(output / "results.json", text)
-    page = write_page(results, output / "index.html")
-    console.print(
-        f"{seconds:.0f} s. Look at [bold]{page.resolve().as_uri()}[/bold]", highlight=False
-    )
+    page = demo_page(results)
+    page.write_markdown(output / "report.md")
+    where = page.write(output / "index.html").resolve().as_uri()
+    console.print(f"{seconds:.0f} s. Look at [bold]{where}[/bold]", highlight=False)
     return 0

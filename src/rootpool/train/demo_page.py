@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
 import rootpool
+from rootpool.analysis.comparisons import comparison_table
 from rootpool.analysis.page import (
     Code,
     Facts,
     Heading,
-    List,
     Mono,
     Note,
+    Number,
     Page,
     Paragraph,
     Picture,
@@ -27,10 +27,10 @@ from rootpool.analysis.plots import (
     paired_differences,
     spectrum_over_training,
 )
-from rootpool.analysis.statistics import Comparison, compare, describe
+from rootpool.analysis.statistics import Comparison, compare
 from rootpool.analysis.timing import machine
 
-__all__ = ["comparisons", "final_errors", "write_page"]
+__all__ = ["comparisons", "demo_page", "final_errors"]
 
 Result = dict[str, Any]
 SWITCH, DECAYS = 5, (4, 6)  # of the recipes patches-*
@@ -97,9 +97,8 @@ def comparisons(rows: Sequence[dict[str, Any]]) -> dict[str, list[Comparison]]:
 
 
 def _table(rows: Sequence[dict[str, Any]]) -> Table:
-    def cell(values: Sequence[float]) -> str:
-        spread = f" ± {stdev(values):.1f}" if len(values) > 1 else ""
-        return f"{fmean(values):.1f}{spread}"
+    def cell(values: Sequence[float]) -> Number:
+        return Number(fmean(values), stdev(values) if len(values) > 1 else None, ".1f")
 
     grouped: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
@@ -116,6 +115,7 @@ def _table(rows: Sequence[dict[str, Any]]) -> Table:
             ]
             for run, group in ordered
         ],
+        best={"final error, %": "lowest", "best error, %": "lowest"},
         caption="Validation error after the last epoch and at its best, with the standard deviation over "
         "seeds where there are several. A hybrid run shares its first stage with the others of its seed; "
         "its seconds are those after the switch.",
@@ -136,7 +136,7 @@ def _answers(page: Page, rows: Sequence[dict[str, Any]]) -> None:
         )
     for question, found in comparisons(rows).items():
         page.add(Heading(question, level=3))
-        page.add(List([(f"{c.run} against {c.baseline}: ", describe(c)) for c in found]))
+        page.add(comparison_table(found))
         if seeds > 1:
             page.add(
                 Picture.of(
@@ -178,8 +178,8 @@ def _spectra(page: Page, results: Sequence[Result]) -> None:
     )
 
 
-def write_page(results: Sequence[Result], path: str | Path) -> Path:
-    """Write the page and return where it is."""
+def demo_page(results: Sequence[Result]) -> Page:
+    """The report on the results of the demo's runs."""
     rows = final_errors(results)
     methods = {row["method"] for row in rows}
     seeds = len({row["seed"] for row in rows})
@@ -230,4 +230,4 @@ def write_page(results: Sequence[Result], path: str | Path) -> Path:
         ),
         Facts({key: str(value) for key, value in machine().items()}),
     )
-    return page.write(path)
+    return page

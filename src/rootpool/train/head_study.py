@@ -158,7 +158,8 @@ def _run(job: _Job, path: Path) -> None:
         images=job.train.chosen,
         on_epoch=on_epoch,
     )
-    probabilities, classes = predict(module, job.test.cache, job.test.chosen).topk(TOP, dim=1)
+    top = min(TOP, job.classes)
+    probabilities, classes = predict(module, job.test.cache, job.test.chosen).topk(top, dim=1)
     arrays: dict[str, Any] = {
         "seconds": np.array(time.process_time() - start),
         "loss": np.array(losses[-1]),

@@ -87,8 +87,14 @@ class PooledTraining(pl.LightningModule):
                 "val_error5": _accuracy(num_classes, 5),
             }
         )
-        self.history: list[dict[str, float]] = []
-        """One record an epoch: epoch, method, learning rate, losses and errors in per cent."""
+        self.history: list[dict[str, Any]] = []
+        """One record an epoch: epoch, learning rate, pooling, losses and errors in per cent."""
+
+    @property
+    def pooling(self) -> str:
+        """The method of the moment."""
+        pools = covariance_pools(self.model)
+        return next(iter(pools.values())).method.name if pools else self.hparams["method"]
 
     def forward(self, images: Tensor) -> Tensor:
         logits: Tensor = self.model(images)
@@ -131,7 +137,9 @@ class PooledTraining(pl.LightningModule):
         rate = self.trainer.optimizers[0].param_groups[-1]["lr"]
         self.log("lr", rate, rank_zero_only=True)
         values = {name: float(self.trainer.callback_metrics[name]) for name in self.metrics}
-        self.history.append({"epoch": self.current_epoch, "lr": rate, **values})
+        self.history.append(
+            {"epoch": self.current_epoch, "lr": rate, "pooling": self.pooling, **values}
+        )
 
     def on_validation_epoch_end(self) -> None:
         self._log_epoch("val")
@@ -155,9 +163,7 @@ class PooledTraining(pl.LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         # Within the hybrid protocol the method of the moment differs from the one asked for.
-        pools = covariance_pools(self.model)
-        if pools:
-            checkpoint["method"] = next(iter(pools.values())).method.name
+        checkpoint["method"] = self.pooling
         checkpoint["history"] = self.history
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 from dataclasses import dataclass, field
 from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -45,24 +47,46 @@ def recipe_names() -> list[str]:
 
 
 def load_recipe(name: str) -> Recipe:
-    """Read a recipe and its bases.
+    """Read a recipe and what it stands on: one of ours by name, or your own by the path of its file.
+
+    Your file has the same keys, and may name one of ours as its ``base``.
 
     >>> load_recipe("alexnet-imagenet-svd-pade-hybrid").config["hybrid"]
     {'switch_epoch': 19, 'warmup_epochs': 1}
     """
+    if name.endswith((".yaml", ".yml")):
+        content = _expand(_parse(Path(name)))
+        name = Path(name).stem
+    else:
+        content = _expand(_parse(_find(name)))
+    return Recipe(name, content.pop("about", name), content, content.pop("needs", {}))
+
+
+def _find(name: str) -> Traversable:
     names = recipe_names()
-    if name not in names:
-        near = difflib.get_close_matches(name, names, n=3, cutoff=0.4)
-        hint = f"did you mean {', '.join(near)}? " if near else ""
+    if name in names:
+        return _FOLDER / f"{name}.yaml"
+    near = difflib.get_close_matches(name, names, n=3, cutoff=0.4)
+    hint = f"did you mean {', '.join(near)}? " if near else ""
+    raise SettingsError(f"unknown recipe {name!r}; {hint}(rootpool recipes lists all {len(names)})")
+
+
+def _parse(file: Traversable) -> dict[str, Any]:
+    try:
+        content = yaml.safe_load(file.read_text("utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{file} is not YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(content, dict):
         raise SettingsError(
-            f"unknown recipe {name!r}; {hint}(rootpool recipes lists all {len(names)})"
+            f"{file} is no recipe: it holds no keys such as model, data and trainer"
         )
-    content = _read(f"{name}.yaml")
-    about, needs = content.pop("about"), content.pop("needs", {})
-    return Recipe(name, about, content, needs)
+    return content
 
 
-def _read(path: str) -> dict[str, Any]:
-    content: dict[str, Any] = yaml.safe_load(_FOLDER.joinpath(path).read_text("utf-8"))
+def _expand(content: dict[str, Any]) -> dict[str, Any]:
     base = content.pop("base", None)
-    return content if base is None else merge(_read(f"base/{base}.yaml"), content)
+    if base is None:
+        return content
+    shared = _FOLDER / "base" / f"{base}.yaml"
+    below = _expand(_parse(shared if shared.is_file() else _find(base)))
+    return merge(below, content)

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from rootpool.analysis.drawing import WIDE, below, legend, logarithmic, styled, wrap
+from rootpool.analysis.drawing import WIDE, below, fit, legend, logarithmic, styled
 from rootpool.analysis.palette import INK, MUTED, STYLES
 
 from ..result import Result
@@ -110,7 +110,7 @@ def _ties(result: Result, width: float) -> Figure:
         ):
             points = [(methods.index(str(r["method"])) + shift, r[key]) for r in found if key in r]
             handles[name] = _dots(axes, points, colour)
-        axes.set_yticks(range(len(methods)), [wrap(method, 18) for method in methods])
+        axes.set_yticks(range(len(methods)), [fit(method, 1.4, lines=3) for method in methods])
         axes.grid(False, axis="y")
         axes.set_xlim(1e-17, 1e6)
         logarithmic(axes, "x")

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Paired", "paired_difference"]
+__all__ = ["AccuracyDifference", "accuracy_difference"]
 
 
 @dataclass(frozen=True)
-class Paired:
+class AccuracyDifference:
     """A difference of accuracies in points, with its standard error from images and from seeds."""
 
     difference: float
@@ -25,7 +25,7 @@ class Paired:
         return math.hypot(self.images_error, self.seeds_error)
 
 
-def paired_difference(ours: NDArray[np.bool_], theirs: NDArray[np.bool_]) -> Paired:
+def accuracy_difference(ours: NDArray[np.bool_], theirs: NDArray[np.bool_]) -> AccuracyDifference:
     r"""Compare which images two classifiers get right, each trained with the same seeds.
 
     With :math:`d_{si} \in \{-1, 0, 1\}` for seed s and image i the difference is their mean. The
@@ -36,7 +36,9 @@ def paired_difference(ours: NDArray[np.bool_], theirs: NDArray[np.bool_]) -> Pai
         ours: ``(seeds, images)``.
         theirs: the same shape, in the same order.
 
-    >>> paired_difference(np.array([[1, 1, 1, 0]], bool), np.array([[1, 0, 1, 0]], bool)).difference
+    >>> accuracy_difference(
+    ...     np.array([[1, 1, 1, 0]], bool), np.array([[1, 0, 1, 0]], bool)
+    ... ).difference
     25.0
     """
     if ours.shape != theirs.shape or ours.ndim != 2 or ours.size == 0:
@@ -45,7 +47,7 @@ def paired_difference(ours: NDArray[np.bool_], theirs: NDArray[np.bool_]) -> Pai
             f"{ours.shape} and {theirs.shape}"
         )
     d = 100 * (ours.astype(float) - theirs)
-    return Paired(float(d.mean()), _error(d.mean(0)), _error(d.mean(1)))
+    return AccuracyDifference(float(d.mean()), _error(d.mean(0)), _error(d.mean(1)))
 
 
 def _error(values: NDArray[np.float64]) -> float:

@@ -1,0 +1,353 @@
+"""What is drawn is what the records say, in the same colours everywhere."""
+
+import math
+import statistics
+
+import matplotlib
+import numpy as np
+import pytest
+from matplotlib.colors import to_hex, to_rgb
+from skimage.color import deltaE_ciede2000, rgb2lab
+
+from rootpool.analysis.palette import FAINT, GRID, INK, MUTED, PAPER, STYLES, styles
+from rootpool.analysis.plots import (
+    NARROW,
+    confusion_pairs,
+    dots_with_spread,
+    learning_curve_panels,
+    learning_curves,
+    paired_differences,
+    spectrum_over_training,
+    speed_bars,
+)
+from rootpool.analysis.svg import inline_svg
+from rootpool.nn import BASELINES, METHODS
+
+
+def value(method, seed, epoch):
+    return 20 + 30 * math.exp(-epoch) + seed + len(method) / 10
+
+
+RUNS = [("gap", "standalone"), ("svd-pade", "standalone"), ("svd-pade", "hybrid")]
+CURVES = [
+    {
+        "run": f"{method}, {protocol}",
+        "method": method,
+        "protocol": protocol,
+        "seed": seed,
+        "epoch": epoch,
+        "val_error": value(method, seed, epoch),
+        "train_loss": value(method, seed, epoch) / 10,
+    }
+    for method, protocol in RUNS
+    for seed in range(3)
+    for epoch in range(6)
+]
+LAST = [record for record in CURVES if record["epoch"] == 5]
+
+
+def lines_of(axes, method):
+    return [line for line in axes.lines if line.get_color() == STYLES[method].colour]
+
+
+def texts(figure):
+    return [text.get_text() for text in figure.findobj(matplotlib.text.Text) if text.get_text()]
+
+
+# --------------------------------------------------------------------------------------------------
+# Colours
+
+# Machado et al. 2009, severity 1, on linear RGB
+SIGHT = {
+    "normal": np.eye(3),
+    "protan": [
+        [0.152286, 1.052583, -0.204868],
+        [0.114503, 0.786281, 0.099216],
+        [-0.003882, -0.048116, 1.051998],
+    ],
+    "deutan": [
+        [0.367322, 0.860646, -0.227968],
+        [0.280085, 0.672501, 0.047413],
+        [-0.011820, 0.042940, 0.968881],
+    ],
+    "tritan": [
+        [1.255528, -0.076749, -0.178779],
+        [-0.078411, 0.930809, 0.147602],
+        [0.004733, 0.691367, 0.303900],
+    ],
+}
+
+
+def linear(colour):
+    rgb = np.array(to_rgb(colour))
+    return np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+
+
+def seen(colour, sight):
+    rgb = np.clip(np.array(SIGHT[sight]) @ linear(colour), 0, 1)
+    gamma = np.where(rgb <= 0.0031308, 12.92 * rgb, 1.055 * rgb ** (1 / 2.4) - 0.055)
+    return rgb2lab(gamma)
+
+
+def contrast(one, other):
+    weights = [0.2126, 0.7152, 0.0722]
+    low, high = sorted(linear(colour) @ weights for colour in (one, other))
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_every_method_has_a_style_of_its_own():
+    assert set(STYLES) == set(METHODS) | set(BASELINES)
+    assert len({style.marker for style in STYLES.values()}) == len(STYLES)
+    for paper in ("light", "dark"):
+        assert len({getattr(style.tone, paper) for style in STYLES.values()}) == len(STYLES)
+
+
+@pytest.mark.parametrize("paper", ["light", "dark"])
+@pytest.mark.parametrize("sight", SIGHT)
+def test_methods_look_different_to_every_eye(sight, paper):
+    looks = [seen(getattr(STYLES[name].tone, paper), sight) for name in [*METHODS, "gap"]]
+    # Okabe and Ito's eight colours: 21 (normal), 12, 11, 10; matplotlib's ten: 16, 1, 3, 9.
+    least = 19 if sight == "normal" else 13
+    pairs = [(a, b) for i, a in enumerate(looks) for b in looks[:i]]
+    assert min(float(deltaE_ciede2000(a, b)) for a, b in pairs) > least
+
+
+@pytest.mark.parametrize("paper", ["light", "dark"])
+def test_colours_stand_out_from_the_paper(paper):
+    ground = getattr(PAPER, paper)
+    for name, style in STYLES.items():
+        assert contrast(getattr(style.tone, paper), ground) > 3, name
+    assert contrast(getattr(INK, paper), ground) > 12
+    assert contrast(getattr(MUTED, paper), ground) > 5.5
+    assert contrast(getattr(GRID, paper), ground) < 1.6
+
+
+def test_names_that_are_no_method_look_different_from_all_others():
+    names = ["svd-pade", "average pooling", "two stages", "\udcff", "three stages", "gap"]
+    looks = styles(names)
+    assert list(looks) == names
+    assert len(set(looks.values())) == len(names)
+    assert looks["svd-pade"] == STYLES["svd-pade"]
+    assert styles(["two stages"]) == styles(["two stages", "two stages"])
+    assert len(styles(f"run {i}" for i in range(40))) == 40  # more names than styles
+
+
+# --------------------------------------------------------------------------------------------------
+# Over time
+
+
+def test_a_line_is_the_mean_over_seeds_in_a_band_of_one_deviation():
+    axes = learning_curves(CURVES).axes[0]
+    (line,) = lines_of(axes, "gap")
+    values = [[value("gap", seed, epoch) for seed in range(3)] for epoch in range(6)]
+    assert line.get_xdata() == pytest.approx(range(6))
+    assert line.get_ydata() == pytest.approx([statistics.mean(v) for v in values])
+    band = axes.collections[0].get_paths()[0].vertices
+    for epoch, v in enumerate(values):
+        ends = band[np.isclose(band[:, 0], epoch), 1]
+        expected = statistics.mean(v) + np.array([-1, 1]) * statistics.stdev(v)
+        assert [ends.min(), ends.max()] == pytest.approx(expected)
+
+
+def test_hybrid_is_dashed_and_every_run_is_in_the_legend():
+    figure = learning_curves(CURVES)
+    styles_of_lines = {line.get_linestyle() for line in lines_of(figure.axes[0], "svd-pade")}
+    assert styles_of_lines == {"-", "--"}
+    labels = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert labels == [f"{method}, {protocol}" for method, protocol in RUNS]
+    assert "bands: ± one standard deviation over 3 seeds" in figure.get_supxlabel()
+
+
+def test_one_seed_has_no_band():
+    figure = learning_curves([record for record in CURVES if record["seed"] == 0])
+    assert not figure.axes[0].collections
+    assert "bands" not in figure.get_supxlabel()
+
+
+@pytest.mark.parametrize("draw", [learning_curves, learning_curve_panels])
+def test_switch_and_decays_lie_between_epochs(draw):
+    figure = draw(CURVES, switch_epoch=4, decay_epochs=(3, 5))
+    for axes in figure.axes:
+        marks = [line for line in axes.lines if line.get_color() == MUTED.light]
+        places = {line.get_xdata()[0]: line.get_linestyle() for line in marks}
+        assert places == {2.5: ":", 3.5: "-", 4.5: ":"}
+    assert {"switch", "rate decay"} <= set(texts(figure))
+
+
+def test_panels_show_one_method_each_before_the_others():
+    figure = learning_curve_panels(CURVES)
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["gap", "svd-pade"]
+    gap, pade = figure.axes
+    assert len(lines_of(gap, "gap")) == 1
+    assert len([line for line in gap.lines if line.get_color() == FAINT.light]) == 2
+    assert len(lines_of(pade, "svd-pade")) == 2
+
+
+def test_names_that_are_no_method_look_the_same_in_panels_and_together():
+    records = [dict(r, run=r["method"] + "?", method=r["method"] + "?") for r in CURVES]
+    together, apart = learning_curves(records), learning_curve_panels(records)
+    colours = [line.get_color() for line in together.axes[0].lines]
+    assert [axes.lines[-1].get_color() for axes in apart.axes] == colours
+    assert len(set(colours)) == 2
+
+
+def test_panels_for_all_methods_hide_the_empty_places():
+    records = [dict(CURVES[0], run=name, method=name) for name in [*METHODS, "gap"]]
+    for width in (NARROW, 7.5):
+        visible = [a for a in learning_curve_panels(records, width=width).axes if a.get_visible()]
+        assert len(visible) == len(METHODS) + 1
+
+
+SPECTRA = [
+    {"run": run, "method": run, "step": step, "epoch": 0, "condition_mean": factor * 10**step}
+    for run, factor in (("exact", 1.0), ("svd-pade", 3.0))
+    for step in range(5)
+]
+
+
+def test_what_spans_decades_is_logarithmic():
+    assert spectrum_over_training(SPECTRA).axes[0].get_yscale() == "log"
+    flat = [dict(record, condition_mean=2.0 + record["step"]) for record in SPECTRA]
+    assert spectrum_over_training(flat).axes[0].get_yscale() == "linear"
+    huge = [dict(record, condition_mean=1e9 + 1e8 * record["step"]) for record in SPECTRA]
+    assert spectrum_over_training(huge).axes[0].get_yscale() == "log"
+    negative = [dict(record, condition_mean=-record["condition_mean"]) for record in SPECTRA]
+    assert spectrum_over_training(negative).axes[0].get_yscale() == "linear"
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_values_that_are_not_finite_are_left_out_and_counted(bad):
+    records = [dict(r, condition_mean=bad) if r["step"] == 2 else r for r in SPECTRA]
+    figure = spectrum_over_training(records)
+    (line,) = lines_of(figure.axes[0], "exact")
+    assert list(line.get_xdata()) == [0, 1, 3, 4]
+    assert "2 values not finite, left out" in figure.get_supxlabel()
+
+
+def test_a_run_without_a_finite_value_does_not_stop_the_others():
+    records = [dict(r, condition_mean=math.nan) if r["run"] == "exact" else r for r in SPECTRA]
+    figure = spectrum_over_training(records)
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["svd-pade"]
+    assert "5 values not finite" in figure.get_supxlabel()
+
+
+# --------------------------------------------------------------------------------------------------
+# By name
+
+
+def labels(axes):
+    return [text.get_text() for text in axes.get_yticklabels()]
+
+
+def test_dots_are_sorted_by_mean():
+    records = [dict(row, val_error=-row["val_error"] * (row["method"] == "gap")) for row in LAST]
+    figure = dots_with_spread(records)
+    axes = figure.axes[0]
+    assert labels(axes)[0] == "gap, standalone"
+    means = [container.lines[0].get_xdata()[0] for container in axes.containers]
+    assert means == sorted(means)
+    assert means[0] == pytest.approx(-statistics.mean(value("gap", s, 5) for s in range(3)))
+    hollow = [c.lines[0].get_markerfacecolor() == PAPER.light for c in axes.containers]
+    assert hollow == ["hybrid" in label for label in labels(axes)]
+
+
+def test_a_failed_seed_is_left_out_of_the_dots_and_counted():
+    figure = dots_with_spread([*LAST, dict(LAST[0], seed=9, val_error=math.nan)])
+    assert "1 value not finite, left out" in figure.get_supxlabel()
+
+
+def test_differences_are_sorted_and_filled_where_clear_of_zero():
+    rows = [
+        {"label": "noise", "mean": 0.5, "low": -1.0, "high": 2.0},
+        {"label": "better", "mean": -2.0, "low": -3.0, "high": -1.0, "method": "exact"},
+        {"label": "one seed", "mean": 1.0, "low": None, "high": None},
+        {"label": "worse", "mean": 3.0, "low": 1.0, "high": 5.0},
+    ]
+    axes = paired_differences(rows).axes[0]
+    assert labels(axes) == ["better", "noise", "one seed", "worse"]
+    zero, *others = axes.lines
+    assert list(zero.get_xdata()) == [0, 0]
+    dots = [line for line in others if len(line.get_xdata()) == 1]
+    assert [dot.get_xdata()[0] for dot in dots] == [-2.0, 0.5, 1.0, 3.0]
+    assert [dot.get_markerfacecolor() != PAPER.light for dot in dots] == [True, False, False, True]
+    assert dots[0].get_color() == STYLES["exact"].colour
+    intervals = [tuple(line.get_xdata()) for line in others if len(line.get_xdata()) == 2]
+    assert intervals == [(-3.0, -1.0), (-1.0, 2.0), (1.0, 5.0)]
+
+
+def test_a_correction_overrules_the_interval():
+    row = {"label": "a", "mean": -2.0, "low": -3.0, "high": -1.0, "clear": False}
+    dot = paired_differences([row]).axes[0].lines[-1]
+    assert dot.get_markerfacecolor() == PAPER.light
+
+
+def test_speeds_are_logarithmic_and_relative_to_the_fastest():
+    rows = [
+        {"label": "slow", "milliseconds": 12.0},
+        {"label": "fast", "milliseconds": 0.5, "method": "exact"},
+    ]
+    figure = speed_bars(rows)
+    axes = figure.axes[0]
+    assert axes.get_xscale() == "log"
+    assert [bar.get_width() for bar in axes.patches] == [0.5, 12.0]
+    assert to_hex(axes.patches[0].get_facecolor()) == STYLES["exact"].colour
+    assert to_hex(axes.patches[1].get_facecolor()) not in {s.colour for s in STYLES.values()}
+    assert {"0.5 ms", "12 ms (24×)"} <= set(texts(figure))
+
+
+def test_the_most_confused_pairs():
+    rows = [
+        {"true": f"class {i}", "predicted": "$x_", "count": i, "total": 30} for i in range(1, 20)
+    ]
+    figure = confusion_pairs(rows, top=3)
+    assert [bar.get_width() for bar in figure.axes[0].patches] == [19, 18, 17]
+    assert {"class 19 → $x_", "19 of 30"} <= set(texts(figure))
+    assert "class 16 → $x_" not in texts(figure)
+    del rows[-1]["total"]
+    assert "19" in texts(confusion_pairs(rows, top=3))
+
+
+NAME = "$a_1$ <b>"
+NAMED = {
+    learning_curves: [dict(record, run=NAME) for record in CURVES[:6]],
+    learning_curve_panels: [dict(record, method=NAME) for record in CURVES[:6]],
+    spectrum_over_training: [dict(record, run=NAME) for record in SPECTRA[:5]],
+    dots_with_spread: [dict(record, run=NAME) for record in LAST],
+    paired_differences: [{"label": NAME, "mean": 0.5, "low": -1.0, "high": 2.0}],
+    speed_bars: [{"label": NAME, "milliseconds": 1.0}],
+    confusion_pairs: [{"true": NAME, "predicted": "b", "count": 2}],
+}
+
+
+@pytest.mark.parametrize("draw", NAMED)
+def test_names_are_drawn_letter_by_letter(draw):
+    assert "$a_1$ &lt;b&gt;" in inline_svg(draw(NAMED[draw]), "x", "x")
+
+
+@pytest.mark.parametrize(
+    ("draw", "rows", "message"),
+    [
+        (learning_curves, [], "no records to draw 'val_error' from"),
+        (learning_curves, [{"run": "a", "epoch": 1}], "records need val_error; got run, epoch"),
+        (spectrum_over_training, [{"step": 1}], "records need run, condition_mean; got step"),
+        (paired_differences, [], "no rows to draw; each needs label, mean, low, high"),
+        (dots_with_spread, [{"run": "a"}], "rows need val_error; got run"),
+        (speed_bars, [{"label": "a", "milliseconds": 0}], "needs positive times, got 0 for 'a'"),
+        (confusion_pairs, [{"true": "a"}], "rows need predicted, count; got true"),
+    ],
+)
+def test_bad_records(draw, rows, message):
+    with pytest.raises(ValueError, match=message):
+        draw(rows)
+
+
+def test_the_users_settings_neither_matter_nor_change():
+    with matplotlib.rc_context(
+        {"lines.linewidth": 9, "text.usetex": True, "axes.spines.top": True}
+    ):
+        before = dict(matplotlib.rcParams)
+        axes = learning_curves(CURVES).axes[0]
+        assert dict(matplotlib.rcParams) == before
+    assert lines_of(axes, "gap")[0].get_linewidth() < 3
+    assert not axes.spines["top"].get_visible()
+    assert not axes.yaxis.label.get_usetex()

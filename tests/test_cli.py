@@ -1,0 +1,219 @@
+"""The commands as a person types them."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import rootpool
+from images import make_image_tree
+from rootpool.cli import COMMANDS, build_parser, main
+
+FAST = ["trainer.max_epochs=1", "trainer.limit_train_batches=2", "trainer.num_sanity_val_steps=0"]
+
+
+def run(*arguments: str) -> int:
+    return main([str(argument) for argument in arguments])
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cli")
+    assert run("train", "--recipe=patches-exact-hybrid", f"--output={folder / 'run'}", *FAST) == 0
+    return folder / "run"
+
+
+@pytest.fixture(scope="module")
+def coloured(tmp_path_factory):
+    """A network trained on a folder of images, two steps."""
+    folder = tmp_path_factory.mktemp("colours")
+    data = make_image_tree(folder / "data", classes=["[red]", "green", "blue"])
+    code = run(
+        "train",
+        "--recipe=resnet50-imagenet-exact",
+        f"--data={data}",
+        f"--output={folder / 'run'}",
+        "model.backbone=resnet10t",
+        "data.batch_size=4",
+        "data.workers=0",
+        "data.resize=64",
+        "data.crop=64",
+        *FAST,
+    )
+    assert code == 0
+    return folder
+
+
+def test_training_leaves_checkpoints_records_and_its_configuration(trained):
+    found = {path.name for path in trained.iterdir()}
+    assert {"last.ckpt", "best.ckpt", "history.csv", "config.yaml"} <= found
+    assert "switch_epoch: 5" in (trained / "config.yaml").read_text()
+    assert len((trained / "history.csv").read_text().splitlines()) == 2
+
+
+def test_a_folder_with_a_run_is_not_overwritten(trained, capsys):
+    before = (trained / "last.ckpt").read_bytes()
+    assert run("train", "--recipe=patches-exact", f"--output={trained}", *FAST) == 1
+    assert "holds a run already; go on with it by --resume" in capsys.readouterr().err
+    assert (trained / "last.ckpt").read_bytes() == before
+
+
+def test_resuming_a_finished_run_changes_nothing(trained):
+    def weights():
+        return torch.load(trained / "last.ckpt", weights_only=True)["state_dict"]
+
+    before = weights()
+    assert (
+        run("train", "--recipe=patches-exact-hybrid", f"--output={trained}", "--resume", *FAST) == 0
+    )
+    assert all(torch.equal(value, before[key]) for key, value in weights().items())
+
+
+def test_evaluation_uses_the_method_of_the_moment_and_counts_all(trained, capsys):
+    from rootpool.train.evaluation import evaluate, load_run
+
+    assert run("evaluate", trained / "last.ckpt") == 0
+    assert "1800" in capsys.readouterr().out
+    loaded = load_run(trained / "last.ckpt")
+    assert loaded.module.model.pool.method.name == "isqrt-cov"  # before the switch
+    assert loaded.module.hparams["method"] == "exact"
+    logged = torch.load(trained / "last.ckpt", weights_only=True)["history"][-1]["val_error"]
+    assert evaluate(loaded, accelerator="cpu", enable_progress_bar=False)[
+        "val_error"
+    ] == pytest.approx(logged)
+
+
+def test_prediction_names_five_classes_or_all_there_are(coloured, capsys):
+    image = coloured / "data" / "val" / "green" / "0.jpg"
+    assert run("predict", coloured / "run" / "last.ckpt", image) == 0
+    out = capsys.readouterr().out
+    assert "[red]" in out  # shown, not obeyed as markup
+    shares = [float(line.split()[-3]) for line in out.splitlines() if " % " in line]
+    assert len(shares) == 3
+    assert sum(shares) == pytest.approx(100, abs=0.2)
+    assert shares == sorted(shares, reverse=True)
+
+
+def test_fine_tuning_from_a_run_of_ours_starts_a_new_last_layer(coloured, tmp_path):
+    data = make_image_tree(tmp_path / "data", classes=2)
+    code = run(
+        "train",
+        "--recipe=birds-exact",
+        f"--data={data}",
+        f"--weights={coloured / 'run' / 'last.ckpt'}",
+        f"--output={tmp_path / 'run'}",
+        "model.backbone=resnet10t",
+        "data.batch_size=2",
+        "data.workers=0",
+        "data.crop=64",
+        *FAST,
+    )
+    assert code == 0
+    state = torch.load(tmp_path / "run" / "last.ckpt", weights_only=True)
+    assert state["state_dict"]["model.classifier.weight"].shape[0] == 2
+    rates = {
+        group["name"]: group["initial_lr"] for group in state["optimizer_states"][0]["param_groups"]
+    }
+    assert rates == {"backbone": 1.2e-3, "pool": 1.2e-3, "classifier": 6e-3}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["train", "--recipe=patches-pade"],
+            "unknown recipe 'patches-pade'; did you mean patches-svd-pade",
+        ),
+        (["train", "--recipe=patches-exact", "model.rate=1"], "unknown key 'model.rate'"),
+        (["train", "--recipe=patches-exact", "lr"], "an override is key=value"),
+        (
+            ["train", "--recipe=birds-exact"],
+            "needs --data (CUB-200-2011 in its official layout) and --weights",
+        ),
+        (
+            ["train", "--recipe=alexnet-imagenet-exact", "--data=nowhere"],
+            "--data nowhere does not exist",
+        ),
+        (["evaluate", "nowhere.ckpt"], "there is no checkpoint nowhere.ckpt"),
+        (["recipes", "vgg"], "no recipe has vgg in its name"),
+        (["demo", "--methods", "pade"], "no recipe for pade; methods of the demo: all, gap"),
+        (["demo", "--seeds", "0"], "seeds must be positive, got 0"),
+    ],
+)
+def test_mistakes_are_explained_in_one_line(arguments, message, capsys):
+    assert run(*arguments) == 1
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_a_checkpoint_of_other_classes_is_refused(coloured, tmp_path, capsys):
+    checkpoint = coloured / "run" / "last.ckpt"
+    assert (
+        run("evaluate", checkpoint, f"--data={make_image_tree(tmp_path / 'two', classes=2)}") == 1
+    )
+    assert "knows 3 classes, the data has 2" in capsys.readouterr().err
+    assert (
+        run("evaluate", checkpoint, f"--data={make_image_tree(tmp_path / 'other', classes=3)}") == 1
+    )
+    assert "3 classes of the data have other names" in capsys.readouterr().err
+
+
+def test_a_file_that_is_no_checkpoint(tmp_path, capsys):
+    (tmp_path / "file.ckpt").write_bytes(b"no checkpoint")
+    assert run("evaluate", tmp_path / "file.ckpt") == 1
+    assert "is not a checkpoint of rootpool train" in capsys.readouterr().err
+
+
+def test_patches_are_no_pictures(trained, capsys):
+    assert run("predict", trained / "last.ckpt", "cat.jpg") == 1
+    assert "not pictures" in capsys.readouterr().err
+
+
+def test_recipes_are_listed_by_words(capsys):
+    assert run("recipes", "alexnet", "hybrid") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 8
+    assert all(line.startswith("alexnet-imagenet-") and "hybrid" in line for line in lines)
+
+
+def test_a_recipe_of_one_s_own_stands_on_a_shipped_one(tmp_path, capsys):
+    (tmp_path / "mine.yaml").write_text("base: patches-svd-trunc\nmodel: {lr: 0.02}\n")
+    assert run("train", f"--recipe={tmp_path / 'mine.yaml'}", "--show") == 0
+    out = capsys.readouterr().out
+    assert "lr: 0.02" in out
+    assert "method: svd-trunc" in out
+    (tmp_path / "list.yaml").write_text("- 1")
+    assert run("train", f"--recipe={tmp_path / 'list.yaml'}") == 1
+    assert "list.yaml is no recipe" in capsys.readouterr().err
+    assert run("train", f"--recipe={tmp_path / 'none.yaml'}") == 1
+    assert "none.yaml" in capsys.readouterr().err
+
+
+def test_the_effective_configuration_is_shown(capsys):
+    assert run("train", "--recipe=patches-svd-topn", "--show", "model.lr=0.5") == 0
+    out = capsys.readouterr().out
+    assert "lr: 0.5" in out
+    assert "count: 50" in out
+
+
+@pytest.mark.parametrize("command", [None, *COMMANDS])
+def test_help_fits_into_eighty_columns_and_has_examples(command, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    arguments = ["--help"] if command is None else [command, "--help"]
+    with pytest.raises(SystemExit) as stop:
+        build_parser().parse_args(arguments)
+    out = capsys.readouterr().out
+    assert stop.value.code == 0
+    assert command is None or "examples:" in out
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_help_and_version_need_no_torch_extras():
+    done = subprocess.run(
+        [sys.executable, "-c", "import sys; from rootpool.cli import main; main(['--version'])"],
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.strip() == f"rootpool {rootpool.__version__}"

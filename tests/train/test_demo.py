@@ -1,0 +1,116 @@
+"""The demo's page, from results made up so that the right answers are known; and in a browser."""
+
+import json
+import re
+
+import pytest
+
+import browser
+from rootpool.train.demo import demo_trials
+from rootpool.train.demo_page import comparisons, demo_page, final_errors
+
+OFFSETS = {"gap": 8.0, "isqrt-cov": 0.0, "exact": 1.0, "exact, hybrid": -1.0}
+
+
+def results(seeds: int, offsets=OFFSETS) -> list[dict]:
+    made = []
+    for label, offset in offsets.items():
+        for seed in range(seeds):
+            errors = [60 - 2 * epoch + offset + 0.1 * seed * (epoch % 2) for epoch in range(8)]
+            made.append(
+                {
+                    "label": label,
+                    "method": label.removesuffix(", hybrid"),
+                    "protocol": "hybrid" if "hybrid" in label else "standalone",
+                    "seed": seed,
+                    "seconds": 20.0,
+                    "curves": [
+                        {
+                            "epoch": k,
+                            "val_error": e + 0.01 * seed,
+                            "train_error": e - 5,
+                            "train_loss": 1.0,
+                        }
+                        for k, e in enumerate(errors)
+                    ],
+                    "spectrum": [
+                        {
+                            "step": s,
+                            "epoch": s // 63,
+                            "condition_mean": 1e10,
+                            "eigenvalue_ratio": 3.0,
+                        }
+                        for s in range(0, 504, 63)
+                    ],
+                }
+            )
+    return made
+
+
+def test_the_last_epoch_counts_and_the_best_stands_beside_it():
+    row = final_errors(results(1, {"gap": 0.0}))[0]
+    assert row["val_error"] == 46.0
+    assert row["best_error"] == 46.0
+    worse = results(1, {"gap": 0.0})
+    worse[0]["curves"][-1]["val_error"] = 70.0
+    assert final_errors(worse)[0]["val_error"] == 70.0
+    assert final_errors(worse)[0]["best_error"] == 48.0
+
+
+def test_the_questions_of_the_paper_are_asked_of_the_right_pairs():
+    asked = comparisons(final_errors(results(3)))
+    pairs = [[(c.run, c.baseline) for c in found] for found in asked.values()]
+    assert pairs == [
+        [("isqrt-cov", "gap"), ("exact", "gap")],
+        [("exact, hybrid", "exact")],
+        [("exact", "isqrt-cov")],
+        [("exact, hybrid", "isqrt-cov")],
+    ]
+    assert asked["Does the hybrid protocol beat standalone training?"][
+        0
+    ].difference.mean == pytest.approx(-2)
+
+
+def test_one_seed_claims_nothing():
+    text = demo_page(results(1)).markdown()
+    assert "nothing is known of the spread" in text
+    assert "rootpool demo --seeds 5" in text
+    assert "±" not in re.sub(r"standard deviation.*", "", text)
+
+
+def test_every_run_of_the_demo_is_in_the_table():
+    text = demo_page(results(2)).markdown()
+    for label in OFFSETS:
+        assert re.search(rf"^\| {label} \|", text, re.MULTILINE)
+
+
+def test_the_default_demo_is_small_and_the_whole_has_every_method():
+    from rootpool.nn import METHODS
+
+    assert len(demo_trials(["gap", "isqrt-cov", "mpn-cov", "svd-pade", "exact"], 1)) == 8
+    whole = demo_trials([*METHODS, "gap"], 5)
+    assert len(whole) == 5 * 18
+    assert len({trial.key for trial in whole}) == 90
+
+
+def test_hostile_labels_stay_text():
+    text = demo_page(
+        results(2, {"gap": 0.0, "<script>alert(1)</script>": 1.0, "isqrt-cov": 2.0})
+    ).html()
+    assert "<script>" not in text
+    json.dumps(text)
+
+
+def test_the_page_in_a_browser_on_wide_and_narrow_windows(tmp_path):
+    path = demo_page(results(3)).write(tmp_path / "index.html")
+    with browser.start() as running:
+        for width in (360, 1400):
+            running.open(path, width, 900)
+            assert running.evaluate("document.documentElement.scrollWidth") <= width
+            assert running.evaluate("document.querySelectorAll('table tbody tr').length") >= len(
+                OFFSETS
+            )
+            marked = running.evaluate("document.body.textContent.includes('switch')")
+            assert marked
+        assert not running.complaints
+        assert all(address.startswith("file:") for address in running.requests)

@@ -1,0 +1,77 @@
+import numpy as np
+import pytest
+from rich.console import Console
+
+from rootpool.train.head_report import (
+    Confusion,
+    confusions,
+    correct,
+    records,
+    summary,
+    terminal_table,
+)
+from rootpool.train.head_study import HeadResult
+
+LABELS = np.array([0, 1, 2, 2])
+NAMES = ("wren", "crow", "gull")
+
+
+def result(head, seed, first):
+    classes = np.array([[k, (k + 1) % 3] for k in first])
+    probabilities = np.tile(np.float32([0.7, 0.2]), (4, 1))
+    return HeadResult(head, seed, 10.0 + seed, 0.5, classes, probabilities, LABELS)
+
+
+RESULTS = [
+    result("average", 0, [0, 2, 1, 1]),
+    result("root", 0, [0, 1, 2, 1]),
+    result("average", 1, [0, 2, 2, 1]),
+    result("root", 1, [0, 1, 2, 2]),
+]
+
+
+def test_records():
+    rows = records(RESULTS)
+    assert rows[1] == {
+        "run": "root",
+        "seed": 0,
+        "accuracy": 75.0,
+        "accuracy5": 100.0,
+        "loss": 0.5,
+        "seconds": 10.0,
+    }
+    assert correct(RESULTS, "root").tolist() == [[True, True, True, False], [True] * 4]
+
+
+def test_summary_compares_with_the_first_head():
+    average, root = summary(RESULTS)
+    assert (average.head, average.accuracies) == ("average", (25.0, 50.0))
+    assert average.difference is None
+    assert root.mean == 87.5
+    assert root.spread == pytest.approx(12.5 * 2**0.5)
+    assert root.difference.difference == 50
+    assert root.seconds == 10.5
+    assert summary(RESULTS[:2])[0].spread is None
+
+
+def test_summary_of_a_study_that_is_going_on():
+    """Heads are compared over the seeds that both have."""
+    _, root = summary(RESULTS[:2] + RESULTS[3:])
+    assert root.difference.difference == 50
+    assert summary([]) == []
+
+
+def test_terminal_table():
+    console = Console(width=120)
+    with console.capture() as capture:
+        console.print(terminal_table("birds", RESULTS))
+    text = capture.get()
+    assert "37.50 ± 17.68" in text
+    assert "+50.00 ± " in text
+
+
+def test_confusions_are_means_over_seeds():
+    found = confusions([RESULTS[0], RESULTS[2]], NAMES)
+    assert found[0] == Confusion("gull", "crow", 1.5, 2)
+    assert found[1] == Confusion("crow", "gull", 1.0, 1)
+    assert len(found) == 2
