@@ -58,7 +58,13 @@ def small(monkeypatch):
 
 
 def test_from_images_to_records(data, small, tmp_path, capsys):
-    results = birds.run(data, tmp_path, seeds=1, workers=1)
+    study = birds.run(data, tmp_path, seeds=1, workers=1)
+    results = study.results
+    assert study.seconds.keys() == {"features", "main-test"}
+    assert study.classes == tuple(sorted(CLASSES))
+    assert [Path(file).parent.name for file in study.files] == [
+        c for c in sorted(CLASSES) for _ in "12"
+    ]
     assert [result.head for result in results] == list(small)
     assert all(result.accuracy == 100 for result in results)
     assert "accuracy on 6 test images" in capsys.readouterr().out
@@ -67,7 +73,8 @@ def test_from_images_to_records(data, small, tmp_path, capsys):
     assert rows[1]["accuracy"] == 100
     assert rows[1]["seconds"] > 0
     held = birds.run(data, tmp_path, seeds=1, workers=1, measure_on="held-out", progress=False)
-    assert all(len(result.labels) == 3 for result in held)
+    assert all(len(result.labels) == 3 for result in held.results)
+    assert all("train" in file for file in held.files)
     assert capsys.readouterr().out == ""
     assert (tmp_path / "main-held-out.json").is_file()
 

@@ -6,8 +6,11 @@ images served once, for the tables.
 
 from __future__ import annotations
 
+import json
 import os
-from dataclasses import replace
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -15,18 +18,19 @@ from rich.console import Console
 from rich.live import Live
 from torchvision.transforms import v2
 
+from rootpool.analysis.files import write_atomically
 from rootpool.analysis.records import write_records
 from rootpool.models.efficientnet_lite import efficientnet_lite0, efficientnet_lite0_transform
 from rootpool.models.stages import Stages
 from rootpool.nn import METHODS
 
 from .cache import Views, cache_features
-from .data import ImageFiles, open_splits
+from .data import ImageFiles, ImageSplits, LabelledImages, open_splits
 from .head_report import records, terminal_table
 from .head_study import Examples, HeadResult, hold_out, run_heads
 from .heads import Branch, Head
 
-__all__ = ["MEASURE_ON", "TABLES", "backbone", "cached_splits", "run", "views"]
+__all__ = ["MEASURE_ON", "TABLES", "BirdStudy", "backbone", "cached_splits", "run", "views"]
 
 # 112 x 14 x 14, 192 x 7 x 7, and the average of the last layer, 1280 x 1 x 1.
 MIDDLE, LATE, LAST = STAGES = ("blocks.4", "blocks.5", "global_pool.pool")
@@ -72,10 +76,29 @@ def views(image_size: int = IMAGE_SIZE) -> Views:
     return Views((whole, v2.Compose([v2.RandomHorizontalFlip(p=1.0), middle])))
 
 
+@dataclass(frozen=True)
+class BirdStudy:
+    """What came out of a run.
+
+    Args:
+        heads: that were trained, by name.
+        results: one a head and seed.
+        classes: names of the species.
+        files: of the images that were measured on.
+        seconds: of each part on the clock, where it was done in one go from nothing.
+    """
+
+    heads: Mapping[str, Head]
+    results: Sequence[HeadResult]
+    classes: tuple[str, ...]
+    files: Sequence[str]
+    seconds: Mapping[str, float]
+
+
 def cached_splits(
     data: str | os.PathLike[str], directory: str | os.PathLike[str], *, progress: bool = True
-) -> tuple[Examples, Examples, tuple[str, ...]]:
-    """Features and labels for training and test, and the names of the classes.
+) -> tuple[Examples, Examples, ImageSplits]:
+    """Features and labels for training and test, and the files that they are of.
 
     Args:
         data: the folder of a data set in any layout that :func:`rootpool.train.data.open_splits` knows.
@@ -85,16 +108,21 @@ def cached_splits(
     transform = views()
     splits = open_splits(data, train_transform=transform, val_transform=transform)
     network = backbone()
+    train, test = (
+        Examples.all(
+            cache_features(
+                network, _paths(images), transform, directory, progress=progress, title=title
+            ),
+            images.labels,
+        )
+        for images, title in ((splits.train, "training images"), (splits.val, "test images"))
+    )
+    return train, test, splits
 
-    def examples(images: object, title: str) -> Examples:
-        assert isinstance(images, ImageFiles)
-        files = [images.path(k) for k in range(len(images))]
-        cache = cache_features(network, files, transform, directory, progress=progress, title=title)
-        return Examples.all(cache, images.labels)
 
-    train = examples(splits.train, "features of training images")
-    test = examples(splits.val, "features of test images")
-    return train, test, splits.classes
+def _paths(images: LabelledImages) -> list[str]:
+    assert isinstance(images, ImageFiles)
+    return [images.path(k) for k in range(len(images))]
 
 
 def run(
@@ -106,7 +134,7 @@ def run(
     measure_on: str = "test",
     workers: int | None = None,
     progress: bool = True,
-) -> list[HeadResult]:
+) -> BirdStudy:
     """From images to a table of accuracies; what is finished is kept, and a second call goes on.
 
     Args:
@@ -124,27 +152,46 @@ def run(
         raise ValueError(f"measure_on must be {' or '.join(MEASURE_ON)}, got {measure_on!r}")
     if seeds < 1:
         raise ValueError(f"seeds must be at least 1, got {seeds}")
-    folder = Path(output)
-    train, test, classes = cached_splits(data, folder / "features", progress=progress)
+    folder, name = Path(output), f"{table}-{measure_on}"
+    started, cold = time.perf_counter(), not (folder / "features").exists()
+    train, test, splits = cached_splits(data, folder / "features", progress=progress)
+    files = _paths(splits.val)
+    if cold:
+        _note_seconds(folder, "features", started)
     if measure_on == "held-out":
-        train, test = hold_out(train)
+        (train, test), files = hold_out(train), _paths(splits.train)
+    started, shares = time.perf_counter(), []
     title = f"{table}: accuracy on {len(test.chosen)} {measure_on} images, per cent"
-    console = Console(quiet=not progress)
-    with Live(console=console, refresh_per_second=2) as live:
+    with Live(console=Console(quiet=not progress), refresh_per_second=2) as live:
 
-        def show(share: float, results: list[HeadResult]) -> None:
-            live.update(terminal_table(f"{title}: {share:.0%} done", results))
+        def show(share: float, found: list[HeadResult]) -> None:
+            shares.append(share)
+            live.update(terminal_table(f"{title}: {share:.0%} done", found))
 
         results = run_heads(
             TABLES[table],
             train,
             test,
-            len(classes),
+            len(splits.classes),
             folder / "results",
             seeds=seeds,
             workers=workers,
             on_progress=show,
         )
         live.update(terminal_table(title, results))
-    write_records(records(results), folder / f"{table}-{measure_on}.json")
-    return results
+    if shares[0] == 0:
+        _note_seconds(folder, name, started)
+    write_records(records(results), folder / f"{name}.json")
+    measured = [files[k] for k in test.chosen]
+    return BirdStudy(TABLES[table], results, splits.classes, measured, _seconds(folder))
+
+
+def _seconds(folder: Path) -> dict[str, float]:
+    path = folder / "seconds.json"
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+def _note_seconds(folder: Path, part: str, started: float) -> None:
+    """Keep how long a part took that was done in one go, from nothing."""
+    seconds = _seconds(folder) | {part: round(time.perf_counter() - started, 1)}
+    write_atomically(folder / "seconds.json", json.dumps(seconds))
