@@ -40,6 +40,10 @@ def test_level_is_within_the_margin_not_merely_insignificant():
     assert is_level(pairs("a", "b", a=12, b=10)) is False
     assert is_level(pairs("a", "b", a=10, b=12)) is True  # better is good enough
     assert is_level(pairs("a", "b", a=10, b=12), better_counts=False) is False
+    same = compare(rows(a=10) + [{**r, "run": "b"} for r in rows(a=10)], [("a", "b")])
+    assert is_level(same) is True
+    assert is_better(same) is None
+    assert "equal to the last image in 1" in count(same)
     wide = [
         {"run": run, "seed": seed, "val_error": value}
         for run, values in {"a": (5, 15, 9), "b": (10, 10, 10)}.items()
@@ -54,9 +58,11 @@ def test_one_clear_no_decides():
     assert together([True, True]) is True
 
 
-def test_questions_are_corrected_together_and_missing_runs_left_out():
+def test_a_question_is_corrected_for_its_comparisons_and_missing_runs_left_out():
     data = rows(a=10, b=12, c=14)
-    found = compare_by_question(data, {"one": [("a", "b"), ("a", "gone")], "two": [("b", "c")]})
+    found = compare_by_question(
+        data, {"one": [("a", "b"), ("a", "gone")], "two": [("b", "c"), ("a", "c")]}
+    )
     assert [(c.run, c.baseline) for c in found["one"]] == [("a", "b")]
     assert found["two"][0].comparisons == 2
     assert found["two"][0].corrected_p >= found["two"][0].difference.p_value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -145,6 +146,7 @@ def _key(name: str, made_from: Mapping[str, object]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+@functools.cache
 def _source() -> str:
     """A hash of the code in this package: another verdict is another result."""
     found = hashlib.sha256()

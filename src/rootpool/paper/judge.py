@@ -1,7 +1,7 @@
 """Whether claims show: yes, no, or nobody can tell from so few runs.
 
 A claim is made of questions. Each is answered from paired comparisons over seeds, with Holm's correction
-over all comparisons of the entry, and a difference counts only if it is significant after that.
+over the comparisons of the question, and a difference counts only if it is significant after that.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ __all__ = [
     "conclude",
     "count",
     "is_better",
+    "is_equal",
     "is_level",
     "together",
 ]
@@ -64,13 +65,19 @@ def is_level(
     def one(c: Comparison) -> bool | None:
         d = c.difference
         if d.low is None or d.high is None:
-            return None
+            return True if is_equal(c) else None
         if d.high <= margin and (better_counts or d.low >= -margin):
             return True
         outside = d.mean > margin or (d.mean < -margin and not better_counts)
         return False if c.clear and outside else None
 
     return together(map(one, comparisons))
+
+
+def is_equal(comparison: Comparison) -> bool:
+    """Whether several seeds gave exactly the same on both sides."""
+    d = comparison.difference
+    return d.low is None and d.n > 1 and d.mean == 0
 
 
 def count(comparisons: Sequence[Comparison]) -> str:
@@ -84,9 +91,11 @@ def count(comparisons: Sequence[Comparison]) -> str:
     """
     better = sum(c.clear and c.difference.mean < 0 for c in comparisons)
     worse = sum(c.clear and c.difference.mean > 0 for c in comparisons)
+    equal = sum(map(is_equal, comparisons))
+    alike = f"equal to the last image in {equal}, " if equal else ""
     return (
         f"clearly better in {better} of {len(comparisons)} comparisons, clearly worse in {worse}, "
-        "within noise in the rest"
+        f"{alike}within noise in the rest"
     )
 
 
@@ -95,11 +104,12 @@ def compare_by_question(
     questions: Mapping[str, Sequence[tuple[str, str]]],
     value: str = "val_error",
 ) -> dict[str, list[Comparison]]:
-    """Comparisons by question, corrected together; pairs with a run that was not made are left out."""
+    """Comparisons by question, each corrected for its own number; pairs without a run are left out."""
     runs = {row["run"] for row in rows}
-    pairs = {q: [p for p in found if set(p) <= runs] for q, found in questions.items()}
-    together = iter(compare(rows, [pair for found in pairs.values() for pair in found], value))
-    return {q: [next(together) for _ in found] for q, found in pairs.items()}
+    return {
+        question: compare(rows, [pair for pair in pairs if set(pair) <= runs], value)
+        for question, pairs in questions.items()
+    }
 
 
 def conclude(

@@ -14,7 +14,7 @@ from rootpool.train.hybrid import covariance_pools
 
 from .bench import Study
 from .dynamics import curve_records
-from .judge import Answer, compare_by_question, conclude, count, together
+from .judge import Answer, compare_by_question, conclude, count, is_equal, together
 from .networks import UNTRAINED, loss, networks
 from .published import Figure, load_published
 from .result import Result
@@ -130,7 +130,7 @@ def _within(comparison: Any, limit: float) -> bool | None:
     """Whether a difference is small: its interval within the limit, or clearly beyond it."""
     d = comparison.difference
     if d.low is None:
-        return True if d.mean == 0 and d.n > 1 else None
+        return True if is_equal(comparison) else None
     if max(-d.low, d.high) <= limit:
         return True
     return False if d.clear and abs(d.mean) > limit else None
@@ -176,7 +176,7 @@ def measure_smooth_gradients(figure: Figure, study: Study) -> Result:
 def _gains_little(comparison: Any, limit: float) -> bool | None:
     d = comparison.difference
     if d.low is None:
-        return None
+        return True if is_equal(comparison) else None
     if d.low >= -limit:
         return True
     return False if comparison.clear and d.mean < -limit else None
