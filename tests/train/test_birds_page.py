@@ -3,8 +3,9 @@ import pytest
 from PIL import Image
 
 from rootpool.nn import METHODS
+from rootpool.train import birds_page as module
 from rootpool.train.birds import TABLES, BirdStudy
-from rootpool.train.birds_page import birds_page, write_reports
+from rootpool.train.birds_page import birds_page, experiment, write_reports
 from rootpool.train.head_study import HeadResult
 
 CLASSES = tuple(f"{k:03d}.Bird_number_{k}" for k in range(6))
@@ -68,3 +69,18 @@ def test_a_perfect_head_confuses_nothing(files):
     text = birds_page(study(heads, files, skill={"root": 1.1})).markdown()
     assert "100.00" in text
     assert "![" not in text
+
+
+def test_experiment_adds_the_methods_on_demand(files, tmp_path, monkeypatch):
+    calls = []
+
+    def run(data, output, *, table="main", **options):
+        calls.append((table, options["seeds"]))
+        return study(TABLES[table], files, seeds=options["seeds"])
+
+    monkeypatch.setattr(module, "run", run)
+    page = experiment("birds", tmp_path, seeds=2)
+    assert "Which of the paper" not in page.read_text()
+    page = experiment("birds", tmp_path, methods=True, seeds=2)
+    assert "Which of the paper" in page.read_text()
+    assert calls == [("main", 2), ("main", 2), ("methods", 2)]

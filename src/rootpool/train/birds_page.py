@@ -28,13 +28,13 @@ from rootpool.analysis.statistics import Comparison, compare, describe
 from rootpool.analysis.table import Cell
 from rootpool.analysis.timing import machine
 
-from .birds import BirdStudy
+from .birds import BirdStudy, run
 from .data import decode_image
 from .head_report import confusions, records, summary
 from .head_study import HeadResult
 from .heads import Branch
 
-__all__ = ["birds_page", "draw_examples", "species", "write_reports"]
+__all__ = ["birds_page", "draw_examples", "experiment", "species", "write_reports"]
 
 EXAMPLES = 8
 BASELINE = "isqrt-cov"  # what the paper compares its methods with
@@ -184,7 +184,7 @@ def birds_page(main: BirdStudy, methods: BirdStudy | None = None) -> Page:
                 **({"from images to this table": f"{minutes:.1f} minutes"} if minutes else {}),
             }
         ),
-        Code("rootpool birds --data CUB_200_2011", "sh"),
+        Code("rootpool train --recipe birds-cpu --data CUB_200_2011", "sh"),
         _results_table(main),
     )
     if methods is not None:
@@ -228,3 +228,32 @@ def write_reports(
     draw_examples(main, result).savefig(target / "examples.png", dpi=80)
     page.write_markdown(target / "birds.md")
     return page.write(target / "index.html")
+
+
+def experiment(
+    data: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    *,
+    methods: bool = False,
+    seeds: int = 5,
+    workers: int | None = None,
+    progress: bool = True,
+) -> Path:
+    """Run the main table, on demand the table of the methods, and write the page on them.
+
+    Args:
+        data: the folder of the data set.
+        output: gets everything; what is finished there is not done again.
+        methods: whether to compare all methods too, which takes longer than the rest.
+        seeds: how many.
+        workers: processes at a time; None for one a core.
+        progress: whether to show what is going on.
+    """
+    main = run(data, output, seeds=seeds, workers=workers, progress=progress)
+    page = write_reports(output, main)
+    if methods:
+        compared = run(
+            data, output, table="methods", seeds=seeds, workers=workers, progress=progress
+        )
+        page = write_reports(output, main, compared)
+    return page
