@@ -13,7 +13,7 @@ LINALG_PATHS := $(wildcard tests/linalg src/rootpool/linalg)
 CORE_PATHS := $(LINALG_PATHS) $(wildcard tests/nn src/rootpool/nn)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test cover core lint format bench record clean
+.PHONY: help demo test cover core lint format bench record paper clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -51,6 +51,9 @@ record: $(VENV)/.ready  ## run the demo with five seeds of every method and writ
 	$(VENV)/bin/rootpool demo --seeds 5 --methods all --output runs/record
 	rm -rf docs/demo-pictures
 	$(PY) scripts/record_demo.py runs/record/results.json docs/demo.md
+
+paper: $(VENV)/.ready  ## measure the paper's tables and figures and write runs/paper/report.html
+	$(VENV)/bin/rootpool paper
 
 clean:  ## remove environments, caches and builds
 	rm -rf $(VENV) $(CORE) build dist htmlcov .coverage .hypothesis
