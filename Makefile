@@ -27,9 +27,9 @@ test: $(VENV)/.ready  ## run all tests and doctests
 cover: $(VENV)/.ready  ## line and branch coverage of linalg by its own tests, at least 95 %
 	$(PY) -m pytest -q $(LINALG_PATHS) --cov=src/rootpool/linalg --cov-branch --cov-report=term-missing --cov-fail-under=95
 
-core: $(CORE)/.ready  ## tests of linalg and nn on the oldest torch, with no extra installed
+core: $(CORE)/.ready  ## tests of linalg and nn on the oldest torch, with no extra installed; coverage of linalg
 	$(CORE_PY) .ci/only_torch.py $(OLDEST_TORCH)
-	$(CORE_PY) -m pytest -q $(CORE_PATHS)
+	$(CORE_PY) -m pytest -q $(CORE_PATHS) --cov=src/rootpool/linalg --cov-branch --cov-fail-under=95
 
 lint: $(VENV)/.ready  ## style, format, types, layers
 	$(VENV)/bin/ruff check
@@ -78,7 +78,7 @@ $(CORE)/.ready: pyproject.toml constraints.txt Makefile
 	@rm -rf $(CORE)
 	@$(call venv,$(CORE))
 	@$(CORE_PY) $(PIP_INSTALL) torch==$(OLDEST_TORCH)
-	@$(CORE_PY) $(PIP_INSTALL) -c constraints.txt pytest hypothesis mpmath numpy
+	@$(CORE_PY) $(PIP_INSTALL) -c constraints.txt pytest pytest-cov hypothesis mpmath numpy
 	@$(CORE_PY) $(PIP_INSTALL) --no-deps -e .
 	@touch $@
 

@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, distribution, distributions
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-TOOLS = ("pytest", "hypothesis", "mpmath", "numpy")
+TOOLS = ("pytest", "pytest-cov", "hypothesis", "mpmath", "numpy")
 SEEDS = ("pip", "setuptools")  # what python -m venv itself installs
 
 
