@@ -157,7 +157,7 @@ COMMANDS = {
         _demo,
     ),
     "paper": Command(
-        "measure the tables and figures of the paper and write a report: published next to measured",
+        "measure the tables and figures of the paper and write a report",
         "rootpool paper\nrootpool paper table:approximation-error\nrootpool paper theory --list",
         _paper_arguments,
         _paper,

@@ -1,6 +1,8 @@
+import io
 import json
 
 import pytest
+from rich.console import Console
 
 from rootpool.train.demo import LiveTable, demo_trials
 from rootpool.train.settings import merge
@@ -75,9 +77,7 @@ def test_the_live_table_shows_what_happened():
     key = trials[0].key
     table.update(Event(key, {"epoch": 2, "train_error": 51.23, "val_error": 60.06}))
     assert table.rows[key]["epoch"] == 3
-    from rich.console import Console
-
-    console = Console(width=100, record=True, quiet=True)
+    console = Console(width=100, record=True, file=io.StringIO())
     console.print(table)
     text = console.export_text()
     assert "60.1" in text

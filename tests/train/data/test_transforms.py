@@ -118,7 +118,7 @@ def test_only_the_global_generator_of_torch_decides(name):
         (imagenet_transforms, (200, 224)),
         (imagenet_transforms, ((256, 200), 224)),
         (imagenet_transforms, (256, 0)),
-        (fine_grained_transforms, (448, 400)),
+        (fine_grained_transforms, (400, 448)),
     ],
 )
 def test_crop_larger_than_the_picture(make, arguments):
