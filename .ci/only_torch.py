@@ -44,7 +44,7 @@ def main(torch_version: str) -> None:
         canonicalize_name(requirement.name)
         for requirement in map(Requirement, requires("rootpool") or ())
         if requirement.marker and any(requirement.marker.evaluate({"extra": e}) for e in extras)
-    } - {"rootpool"}
+    } - {"rootpool", *TOOLS}
     installed = {canonicalize_name(d.metadata["Name"]) for d in distributions()}
     foreign = installed - closure("rootpool", *TOOLS, *SEEDS)
     torch = version("torch").partition("+")[0]
