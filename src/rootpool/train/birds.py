@@ -1,7 +1,7 @@
 """Birds on a laptop: heads on the features of a frozen EfficientNet-Lite0.
 
 Settings were chosen on a held-out fifth of the training images (``measure_on="held-out"``); the test
-images served once, for the tables.
+images are for the tables alone.
 """
 
 from __future__ import annotations
