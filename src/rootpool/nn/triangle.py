@@ -14,8 +14,10 @@ from rootpool.linalg import triangle_size
 
 __all__ = ["pack_product", "unpack_times"]
 
-# Measured: up to here one gather of the full symmetric matrix beats work by blocks of rows ...
-FULL_UP_TO = 384
+# Measured: up to here one gather of the full symmetric matrix beats work by blocks of rows, for images
+# of that many entries at a time ...
+FULL_UP_TO = 768
+FULL_ENTRIES = 2**19
 # ... and up to here the blocks of several images are gathered at once.
 GATHER_UP_TO = 1024
 
@@ -89,11 +91,26 @@ def _windows(
 
 def unpack_times(g: Tensor, W: Tensor) -> Tensor:
     """``(G + G^T) W`` for the upper triangular ``G`` with the triangle ``g``; ``(b, d, r)``."""
+    return (_unpack_full if W.shape[1] <= FULL_UP_TO else _unpack_rows)(g, W)
+
+
+def _unpack_full(g: Tensor, W: Tensor) -> Tensor:
     b, d, _ = W.shape
-    if d <= FULL_UP_TO:
-        S = g.index_select(1, _full_index(d, g.device)).view(b, d, d)
-        S.diagonal(dim1=1, dim2=2).mul_(2)
-        return torch.bmm(S.to(W.dtype), W)
+    T = torch.empty_like(W)
+    at_once = max(1, min(b, FULL_ENTRIES // d**2) if g.device.type == "cpu" else b)
+    # The same memory for all: with new ones, two threads spend their time on page faults.
+    gathered, S = g.new_empty(at_once, d * d), W.new_empty(at_once, d, d)
+    for part, target, factor in zip(*(t.split(at_once) for t in (g, T, W)), strict=True):
+        narrow, wide = gathered[: len(part)], S[: len(part)]
+        torch.index_select(part, 1, _full_index(d, g.device), out=narrow)
+        wide.copy_(narrow.view_as(wide))
+        wide.diagonal(dim1=1, dim2=2).mul_(2)
+        torch.bmm(wide, factor, out=target)
+    return T
+
+
+def _unpack_rows(g: Tensor, W: Tensor) -> Tensor:
+    b, d, _ = W.shape
     T = torch.zeros_like(W)
     size = triangle_size(d)
     for k in range(b):
