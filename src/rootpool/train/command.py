@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -17,6 +18,7 @@ from .evaluation import predict as predict_images
 from .recipes import Recipe, load_recipe, recipe_names
 from .run import LAST, Run, prepare
 from .settings import SettingsError, apply_overrides, as_yaml, merge, resolve
+from .studies import STUDIES
 
 __all__ = ["evaluate", "predict", "recipes", "train"]
 
@@ -33,6 +35,9 @@ def train(
     show: bool = False,
 ) -> int:
     """Train by a recipe; the result and its configuration are in the output folder."""
+    if recipe in STUDIES:
+        refused = {"--weights": weights, "--on-bad-image": on_bad_image}
+        return _study(recipe, data, output, overrides, show, refused)
     loaded = load_recipe(recipe)
     flags = {"data": {"root": data, "on_bad_image": on_bad_image}, "model": {"weights": weights}}
     given = {
@@ -51,6 +56,30 @@ def train(
     run.fit(resume_from=checkpoint)
     if run.trainer.is_global_zero:
         _report(run)
+    return 0
+
+
+def _study(
+    name: str,
+    data: str | None,
+    output: str | None,
+    overrides: Sequence[str],
+    show: bool,
+    refused: Mapping[str, str | None],
+) -> int:
+    study = STUDIES[name]
+    options = study.options(overrides)
+    if show:
+        print(yaml.safe_dump(options), end="")
+        return 0
+    for option, value in refused.items():
+        if value is not None:
+            raise SettingsError(f"recipe {name} has no use for {option}")
+    if data is None or not os.path.exists(data):
+        got = "" if data is None else f"; {data} does not exist"
+        raise SettingsError(f"recipe {name} needs --data ({study.data}){got}")
+    page = study.run(data, Path(output or Path("runs") / name), **options)
+    print(f"{page} is the report; everything else is beside it")
     return 0
 
 
@@ -125,10 +154,12 @@ def predict(checkpoint: str, images: Sequence[str]) -> int:
 
 def recipes(words: Sequence[str]) -> int:
     """List recipes whose names contain all words."""
-    found = [load_recipe(name) for name in recipe_names() if all(word in name for word in words)]
+    ours = {name: load_recipe(name).about for name in recipe_names()}
+    ours |= {name: study.about for name, study in STUDIES.items()}
+    found = {name: ours[name] for name in sorted(ours) if all(word in name for word in words)}
     if not found:
         raise SettingsError(f"no recipe has {' and '.join(words)} in its name")
-    width = max(len(recipe.name) for recipe in found)
-    for recipe in found:
-        print(f"{recipe.name:<{width}}  {recipe.about}")
+    width = max(map(len, found))
+    for name, about in found.items():
+        print(f"{name:<{width}}  {about}")
     return 0
