@@ -3,7 +3,9 @@
 import dataclasses
 
 import pytest
+import yaml
 
+from images import make_image_tree
 from rootpool.cli import main
 from rootpool.paper import bench, command
 from rootpool.paper.command import paper
@@ -15,7 +17,7 @@ from rootpool.train.settings import merge
 
 SMALL = {
     "model": {"milestones": [1, 2]},
-    "data": {"batch_size": 8},
+    "data": {"batch_size": 8, "workers": 0},
     "trainer": {"max_epochs": 3, "limit_train_batches": 2, "limit_val_batches": 2},
     "spectrum_every": 1,
 }
@@ -63,15 +65,23 @@ def test_markdown_elsewhere(counted, tmp_path):
     assert not (tmp_path / "out" / "report.md").exists()
 
 
-def test_trained_entries_from_the_command_line(tmp_path, monkeypatch, capsys):
+@pytest.fixture
+def small_recipes(monkeypatch):
+    """Recipes of three epochs of two steps; those for ImageNet have a small network."""
+
     def small(name):
         recipe = load_recipe(name)
         hybrid = {"hybrid": {"switch_epoch": 1}} if "hybrid" in recipe.config else {}
-        return dataclasses.replace(recipe, config=merge(recipe.config, SMALL, hybrid))
+        model = {"model": {"backbone": "resnet10t"}} if "imagenet" in name else {}
+        return dataclasses.replace(recipe, config=merge(recipe.config, SMALL, hybrid, model))
 
     for module in (demo, bench):
         monkeypatch.setattr(module, "load_recipe", small)
     monkeypatch.setattr(demo, "SPECTRUM_EVERY", 1)
+
+
+@pytest.mark.usefixtures("small_recipes")
+def test_trained_entries_from_the_command_line(tmp_path, capsys):
     entries = ["figure:eigenvalue-ratio", "table:condition-number"]
     arguments = ["paper", *entries, "--seeds", "1", "--workers", "1", "--output", str(tmp_path)]
     assert main(arguments) == 0
@@ -86,6 +96,23 @@ def test_trained_entries_from_the_command_line(tmp_path, monkeypatch, capsys):
     before = [(run / "last.ckpt").stat().st_mtime_ns for run in runs]
     assert main(arguments) == 0
     assert [(run / "last.ckpt").stat().st_mtime_ns for run in runs] == before
+
+
+@pytest.mark.usefixtures("small_recipes")
+def test_trained_on_a_folder_of_images(tmp_path, capsys):
+    data = make_image_tree(tmp_path / "images", classes=5, per_class=4, size=(260, 256))
+    output = tmp_path / "out"
+    arguments = ["--data", str(data), "--seeds", "1", "--workers", "1", "--output", str(output)]
+    assert main(["paper", "table:condition-number", *arguments]) == 0
+    assert "table:condition-number: " in capsys.readouterr().out
+    for run in (output / "runs").iterdir():
+        config = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
+        assert config["data"]["transform"] == "imagenet"
+        assert config["data"]["root"] == str(data)
+        assert (run / "history.csv").read_text(encoding="utf-8").count("\n") > 1
+    page = (output / "report.html").read_text(encoding="utf-8")
+    assert "in miniature" not in page
+    assert "alexnet-imagenet" in page
 
 
 def test_list_and_unknown_entries(capsys):

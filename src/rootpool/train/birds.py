@@ -28,7 +28,7 @@ from .cache import Views, cache_features
 from .data import ImageFiles, ImageSplits, LabelledImages, open_splits
 from .head_report import records, terminal_table
 from .head_study import Examples, HeadResult, hold_out, run_heads
-from .heads import Branch, Head
+from .heads import Branch, Head, Schedule
 
 __all__ = ["MEASURE_ON", "TABLES", "BirdStudy", "backbone", "cached_splits", "run", "views"]
 
@@ -37,29 +37,28 @@ MIDDLE, LATE, LAST = STAGES = ("blocks.4", "blocks.5", "global_pool.pool")
 IMAGE_SIZE = 224
 MEASURE_ON = ("test", "held-out")
 
-AVERAGE = Branch(LAST, "gap", length=4.0, power=0.5)
-BEST = Head((Branch(LATE, "exact", 128),))
+SHORT = Schedule(epochs=8)
+ROOT = Branch(LATE, "exact", 96)
 
 
-def _with_method(head: Head, method: str) -> Head:
-    """The head with another method in all branches but averages."""
-    return replace(
-        head,
-        branches=tuple(
-            branch if branch.method == "gap" else replace(branch, method=method)
-            for branch in head.branches
-        ),
-    )
+def _head(*branches: Branch) -> Head:
+    return Head(branches, SHORT)
 
 
 TABLES: dict[str, dict[str, Head]] = {
     "main": {
-        "average of the last layer": Head((AVERAGE,)),
-        "1x1 convolution, average": Head((Branch(LATE, "gap", 512),)),
-        "covariance": _with_method(BEST, "covariance"),
-        "root": BEST,
+        # The strong first-order head; it costs nothing, so it gets more epochs.
+        "average of the last layer": Head((Branch(LAST, "gap", power=0.5),), Schedule(epochs=12)),
+        "average after a convolution": _head(Branch(LATE, "gap", 512, power=0.5)),
+        "covariance": _head(replace(ROOT, method="covariance")),
+        "root": _head(ROOT),
+        "roots of two stages, average": _head(
+            ROOT,
+            Branch(MIDDLE, "exact", 48, length=2.0),
+            Branch(LAST, "gap", length=2.0, power=0.5),
+        ),
     },
-    "methods": {method: _with_method(BEST, method) for method in METHODS},
+    "methods": {method: _head(replace(ROOT, method=method)) for method in METHODS},
 }
 
 
