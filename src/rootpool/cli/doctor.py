@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import textwrap
 import time
 from dataclasses import asdict
 from importlib import metadata
+from itertools import zip_longest
 from typing import Any
 
 import torch
@@ -108,13 +110,16 @@ def _version(name: str, extra: str) -> str:
 
 
 def _describe(about: dict[str, Any]) -> list[str]:
-    """Names on the left, facts on the right, one a line."""
+    """Names on the left, facts on the right, one a line, in 80 columns."""
     lines = []
     for name, value in about.items():
         if isinstance(value, dict):
-            value = [f"{key:<{max(map(len, value))}}  {text}" for key, text in value.items()]
-        first, *others = value if isinstance(value, list) else [value]
-        lines += [f"{name:<14}  {first}", *(f"{'':<14}  {text}" for text in others)]
+            value = [f"{key:<20}  {text}" for key, text in value.items()]
+        facts = value if isinstance(value, list) else [value]
+        texts = [text for fact in facts for text in textwrap.wrap(fact, 64, subsequent_indent="  ")]
+        lines += [
+            f"{label:<14}  {text}" for label, text in zip_longest([name], texts, fillvalue="")
+        ]
     return lines
 
 
