@@ -9,7 +9,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from .backbones import Backbone, torchvision_backbone
+from .backbones import Backbone
+from .torchvision_backbones import torchvision_backbone
 
 __all__ = ["PRESETS", "FlatPool", "Parts", "Preset"]
 
