@@ -113,7 +113,7 @@ def _pool(
     made = CovariancePool(channels, method, reduction or None)
     for layer in made.reduction.modules():
         if isinstance(layer, nn.Conv2d):
-            # As in both repositories: batch norm hides the scale of the weights, but a large one learns slower.
+            # As in both repositories: batch norm hides the scale of weights, but large ones learn slower.
             nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
     return made
 
