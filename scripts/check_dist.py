@@ -81,6 +81,8 @@ def check(folder: Path) -> list[str]:
     sdist = folder / f"rootpool-{version}.tar.gz"
     found = {path.name for path in folder.iterdir() if path.name != ".gitignore"}
     problems = compare("folder", found, {wheel.name, sdist.name})
+    if f"\nversion: {version}\n" not in (ROOT / "CITATION.cff").read_text(encoding="utf-8"):
+        problems.append(f"CITATION.cff is not of version {version}")
     return problems or check_wheel(wheel, version) + check_sdist(sdist, version)
 
 
