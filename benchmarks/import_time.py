@@ -13,49 +13,46 @@ import sys
 
 from timing import duration, machine, table
 
-ROUNDS = 15
-TOTAL = """
-import time; start = time.perf_counter()
-import {modules}
-print(time.perf_counter() - start)
-"""
-# Within one process, so that the noise of importing torch is not in the difference.
-ADDED = """
-import json, sys, time, torch
-before, start = set(sys.modules), time.perf_counter()
-import rootpool
-seconds = time.perf_counter() - start
-print(json.dumps([seconds, sorted(set(sys.modules) - before)]))
+ROUNDS = 10
+CONTESTANTS = {
+    "import torch": ("", "torch"),
+    "import torch, rootpool": ("", "torch, rootpool"),
+    # In a process that has torch, so that its noise is not in the difference.
+    "rootpool after torch": ("import torch", "rootpool"),
+}
+CODE = """
+import json, sys, time
+{before}
+modules, start, cpu = set(sys.modules), time.perf_counter(), time.process_time()
+import {measured}
+seconds = time.perf_counter() - start, time.process_time() - cpu
+print(json.dumps([*seconds, sorted(set(sys.modules) - modules)]))
 """
 
 
-def run(code: str) -> str:
-    command = [sys.executable, "-c", code]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+def measure(before: str, measured: str) -> tuple[float, float, list[str]]:
+    """Seconds on the clock and of the processor, and the new modules."""
+    command = [sys.executable, "-c", CODE.format(before=before, measured=measured)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    clock, processor, modules = json.loads(done.stdout)
+    return clock, processor, modules
 
 
 def main() -> None:
-    contestants = {"import torch": "torch", "import torch, rootpool": "torch, rootpool"}
-    seconds: dict[str, list[float]] = {name: [] for name in contestants}
-    added, modules = [], []
+    best = dict.fromkeys(CONTESTANTS, (float("inf"), float("inf")))
+    modules: list[str] = []
     for _ in range(ROUNDS):
-        for name, imported in contestants.items():
-            seconds[name].append(float(run(TOTAL.format(modules=imported))))
-        taken, modules = json.loads(run(ADDED))
-        added.append(taken)
-    print(f"{machine()}; fresh interpreters in turn, best and median of {ROUNDS}:\n")
-    rows = [
-        [name, duration(min(taken)), duration(sorted(taken)[ROUNDS // 2])]
-        for name, taken in {**seconds, "rootpool after torch": added}.items()
-    ]
-    print(table(["", "best", "median"], rows))
-    ours = [name for name in modules if name.split(".")[0] == "rootpool"]
+        for name, (before, measured) in CONTESTANTS.items():
+            clock, processor, modules = measure(before, measured)
+            best[name] = (min(best[name][0], clock), min(best[name][1], processor))
+    print(f"{machine()}; fresh interpreters in turn, best of {ROUNDS}:\n")
+    rows = [[name, *map(duration, seconds)] for name, seconds in best.items()]
+    print(table(["", "clock", "processor"], rows))
     others = sorted({name.split(".")[0] for name in modules} - {"rootpool"})
-    share = min(added) / min(seconds["import torch"])
+    share = best["rootpool after torch"][1] / best["import torch"][1]
     print(
-        f"\nOn top of torch: {share:.1%} of its time, {len(ours)} modules of our own, and of others"
+        f"\nOn top of torch: {share:.1%} of its time; modules that are not ours: {others or 'none'}."
     )
-    print(f"{', '.join(others) or 'none'}.")
 
 
 if __name__ == "__main__":
