@@ -15,8 +15,9 @@ from .commands import build_parser
 
 __all__ = ["main"]
 
-# What the shell gets; `rootpool --help` lists them.
-DONE, FAILED, STOPPED, PIPE_CLOSED = 0, 1, 130, 141
+# What the shell gets, listed by `rootpool --help`; the last two are those of a command that a signal ends.
+FAILED, STOPPED, READER_LEFT = 1, 130, 141
+STDOUT = 1
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -30,13 +31,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = _run(parsed)
         sys.stdout.flush()  # here, where a closed pipe is still caught
         return code
-    except BrokenPipeError:  # the reader, such as head, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return PIPE_CLOSED
     except KeyboardInterrupt:
         _say(f"stopped{parsed.when_stopped}")
         return STOPPED
     except Exception as error:
+        if isinstance(error, BrokenPipeError) and _reader_left():
+            return READER_LEFT
         if parsed.traceback:
             traceback.print_exc()
         _say(_explain(error))
@@ -51,6 +51,16 @@ def _run(parsed: argparse.Namespace) -> int:
         if isinstance(end.__context__, KeyboardInterrupt):  # Lightning answers Ctrl-C with an exit
             raise end.__context__ from None
         raise
+
+
+def _reader_left() -> bool:
+    """Whether who read our output, such as head, has seen enough; then the rest of it goes nowhere."""
+    try:
+        os.write(STDOUT, b"\n")
+        return False
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), STDOUT)
+        return True
 
 
 def _say(text: str) -> None:

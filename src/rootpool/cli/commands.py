@@ -250,6 +250,7 @@ exit codes:
   1    an error, explained in one line; --traceback shows where it came from
   2    wrong usage
   130  stopped by Ctrl-C
+  141  the reader of the output has left, as head does
 
 With NO_COLOR set in the environment, nothing is coloured.
 """

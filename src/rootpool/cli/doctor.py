@@ -40,16 +40,8 @@ def doctor(*, as_json: bool = False) -> int:
         checks = [{**asdict(outcome), "passed": outcome.passed} for outcome in outcomes]
         print(json.dumps({**about, "checks": checks, "seconds": seconds, "passed": passed}))
     else:
-        print(
-            "\n".join(
-                [
-                    *_describe(about),
-                    "",
-                    f"numerics: error <= what is allowed ({seconds} s)",
-                    *map(_line, outcomes),
-                ]
-            )
-        )
+        title = f"numerics: error <= what is allowed ({seconds} s)"
+        print(*_describe(about), "", title, *map(_line, outcomes), sep="\n")
     return 0 if passed else 1
 
 
