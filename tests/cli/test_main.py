@@ -39,6 +39,7 @@ def doctor_raises(monkeypatch):
         ),
         (ModuleNotFoundError("weights: pip install x"), "weights: pip install x"),
         (ImportError("cannot import name 'a' from 'timm'", name="timm"), "cannot import name 'a'"),
+        (FloatingPointError("the loss is nan"), "the loss is nan\n"),
         (BrokenPipeError(32, "a process has died"), "[Errno 32] a process has died"),
         (MemoryError("no room"), "MemoryError: no room; try a smaller data.batch_size"),
     ],

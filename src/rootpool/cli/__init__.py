@@ -74,7 +74,7 @@ def _explain(error: Exception) -> str:
     """What was wrong, and what to try."""
     if isinstance(error, ModuleNotFoundError) and error.name:
         return f"{error.name} is not installed; try pip install 'rootpool[train]'"
-    if isinstance(error, OSError | ValueError | ImportError):
+    if isinstance(error, OSError | ValueError | ImportError | FloatingPointError):
         return str(error)
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return f"{type(error).__name__}: {error}; try a smaller data.batch_size"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, Literal
 
 import lightning.pytorch as pl
@@ -14,7 +13,7 @@ from torchmetrics import MeanMetric
 from torchmetrics.classification import MulticlassAccuracy
 
 from rootpool.models import create_model, load_checkpoint, parameter_groups
-from rootpool.nn import resolve_method
+from rootpool.nn import BASELINES, METHODS
 
 from .hybrid import covariance_pools
 from .sampling import derive_seed
@@ -70,7 +69,7 @@ class PooledTraining(pl.LightningModule):
         self.milestones = sorted(milestones or [])
         self.model = create_model(
             backbone,
-            pool=replace(resolve_method(method), **(method_options or {})),
+            pool=_method(method, method_options),
             num_classes=num_classes,
             reduction=reduction,
             **(backbone_options or {}),
@@ -173,3 +172,10 @@ class PooledTraining(pl.LightningModule):
 
 def _accuracy(num_classes: int, k: int) -> MulticlassAccuracy:
     return MulticlassAccuracy(num_classes, top_k=min(k, num_classes), average="micro")
+
+
+def _method(name: str, options: dict[str, Any] | None) -> Any:
+    known = METHODS | BASELINES
+    if name not in known:
+        raise ValueError(f"unknown method {name!r}; choose from {', '.join(known)}")
+    return known[name](**(options or {}))

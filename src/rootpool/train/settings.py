@@ -36,8 +36,6 @@ _TRAINER_SKIP = {
     "plugins",
     "use_distributed_sampler",
 }
-# Dictionaries with keys of their own.
-_FREE = ("model.method_options.", "model.backbone_options.")
 
 
 class SettingsError(ValueError):
@@ -135,7 +133,11 @@ def known_keys() -> list[str]:
 def _check_keys(config: Mapping[str, Any]) -> None:
     known = known_keys()
     for key in _flatten(config):
-        if key in known or key.startswith(_FREE) or any(k.startswith(f"{key}.") for k in known):
+        free = (
+            "model.method_options.",
+            "model.backbone_options.",
+        )  # dictionaries with keys of their own
+        if key in known or key.startswith(free) or any(k.startswith(f"{key}.") for k in known):
             continue
         near = difflib.get_close_matches(key, known, n=3, cutoff=0.5)
         ends = [k for k in known if k.rpartition(".")[2] == key.rpartition(".")[2]]
