@@ -8,12 +8,12 @@ PY := $(VENV)/bin/python
 CORE_PY := $(CORE)/bin/python
 
 OLDEST_TORCH := 2.13.0
-BENCHMARKS := eigh matrix_functions pooling models
+BENCHMARKS := eigh matrix_functions pooling models import_time
 LINALG_PATHS := $(wildcard tests/linalg src/rootpool/linalg)
-CORE_PATHS := $(LINALG_PATHS) $(wildcard tests/nn src/rootpool/nn)
+CORE_PATHS := $(LINALG_PATHS) $(wildcard tests/nn src/rootpool/nn tests/cli/test_doctor.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test cover core lint format bench record paper clean
+.PHONY: help demo test cover core lint format bench record paper dist clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -54,6 +54,15 @@ record: $(VENV)/.ready  ## run the demo with five seeds of every method and writ
 
 paper: $(VENV)/.ready  ## measure the paper's tables and figures and write runs/paper/report.html
 	$(VENV)/bin/rootpool paper
+
+# The wheel is built from the sdist, and tried where torch is all there is.
+dist: $(VENV)/.ready $(CORE)/.ready  ## build the wheel and the sdist of a release into dist, and check them
+	rm -rf dist build
+	$(PY) -m build
+	$(PY) scripts/check_dist.py dist
+	$(CORE_PY) $(PIP_INSTALL) --no-deps --target build dist/*.whl
+	PYTHONPATH=build $(CORE_PY) -c 'import rootpool; assert "build" in rootpool.__file__, rootpool.__file__'
+	PYTHONPATH=build $(CORE_PY) -m rootpool.cli doctor
 
 clean:  ## remove environments, caches and builds
 	rm -rf $(VENV) $(CORE) build dist htmlcov .coverage .hypothesis

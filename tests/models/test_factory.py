@@ -10,7 +10,7 @@ from torch import nn
 
 import matrices
 from rootpool.models import PRESETS, create_model, names
-from rootpool.models.backbones import torchvision_backbone
+from rootpool.models.torchvision_backbones import torchvision_backbone
 from rootpool.nn import BASELINES, METHODS, CovariancePool, Exact, SVDTrunc
 
 # name -> (options, image size, shape of the map). Small images keep the test short.

@@ -5,7 +5,7 @@ import timm
 import torch
 from torch import nn
 
-from rootpool.models.stages import Frozen, Stages
+from rootpool.models import Frozen, Stages
 from rootpool.nn import BranchPool, CovariancePool, Length
 
 

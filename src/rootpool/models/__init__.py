@@ -15,10 +15,11 @@ from .classifier import PooledClassifier
 from .export import export_onnx, export_program
 from .factory import create_model, names
 from .files import read_tensors
+from .frozen import Frozen
 from .groups import parameter_groups
 from .presets import PRESETS, Preset
 from .spec import ModelSpec
-from .stages import Frozen, Stages
+from .stages import Stages
 
 __all__ = [
     "PRESETS",

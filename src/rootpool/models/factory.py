@@ -12,11 +12,12 @@ from torch import Tensor, nn
 
 from rootpool.nn import CovariancePool, GlobalAverage, Method, resolve_method
 
-from .backbones import TORCHVISION_PREFIX, timm_backbone, torchvision_backbone, torchvision_names
 from .classifier import PooledClassifier
 from .files import read_tensors
 from .presets import PRESETS, Parts
 from .spec import ModelSpec
+from .timm_backbones import timm_backbone
+from .torchvision_backbones import TORCHVISION_PREFIX, torchvision_backbone, torchvision_names
 
 __all__ = ["create_model", "names"]
 
@@ -111,10 +112,9 @@ def _pool(
         reduction = default
     made = CovariancePool(channels, method, reduction or None)
     for layer in made.reduction.modules():
-        if isinstance(layer, nn.Conv2d):  # as in both repositories: batch norm hides its scale, but
-            nn.init.kaiming_normal_(
-                layer.weight, mode="fan_out", nonlinearity="relu"
-            )  # not its rate
+        if isinstance(layer, nn.Conv2d):
+            # As in both repositories: batch norm hides the scale of weights, but large ones learn slower.
+            nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
     return made
 
 

@@ -141,9 +141,7 @@ def _pool(
     width, pooled = _classifier(parts)[0].shape[1], reduction or channels
     if width == triangle_size(pooled):
         return method, reduction
-    if (
-        width == pooled**2
-    ):  # the flat network in the paper's repository is written for whole matrices
+    if width == pooled**2:  # the flat network in the paper's repository takes whole matrices
         return CovariancePool(channels, method, reduction or None, output="matrix"), None
     if not reduction and width in (channels, channels * 6 * 6):
         return "gap", None

@@ -9,7 +9,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from .backbones import Backbone, torchvision_backbone
+from .backbones import Backbone
+from .torchvision_backbones import torchvision_backbone
 
 __all__ = ["PRESETS", "FlatPool", "Parts", "Preset"]
 
@@ -71,41 +72,38 @@ def _alexnet(weights: Any, tensors: Mapping[str, Tensor] | None, *, norm: bool =
             "paper/alexnet with batch norm has no ImageNet weights; use norm=False for torchvision's"
         )
     if norm:
-        layers: list[nn.Module] = []
-        for inputs, outputs, kernel, stride, padding, pooled in (
-            (3, 64, 11, 4, 2, True),
-            (64, 192, 5, 1, 2, True),
-            (192, 384, 3, 1, 1, False),
-            (384, 256, 3, 1, 1, False),
-            (256, 256, 3, 1, 1, False),
-        ):
-            layers += [
-                nn.Conv2d(inputs, outputs, kernel, stride, padding),
-                nn.BatchNorm2d(outputs),
-                nn.ReLU(inplace=True),
-            ]
-            layers += [nn.MaxPool2d(3, stride=2)] if pooled else []
-        backbone = Backbone(nn.Sequential(*layers), 256)
+        backbone = Backbone(_alexnet_with_norm(), 256)
     else:
         backbone = torchvision_backbone("alexnet", weights=weights, tensors=tensors)
         body: Any = backbone.body
         backbone.body = body.features
 
     def classifier(in_features: int, num_classes: int) -> nn.Sequential:
-        def dropout() -> list[nn.Module]:
-            return [] if norm else [nn.Dropout()]
-
-        return nn.Sequential(
-            *dropout(),
-            nn.Linear(in_features, 4096),
-            nn.ReLU(inplace=True),
-            *dropout(),
-            nn.Linear(4096, 4096),
-            nn.ReLU(inplace=True),
-            nn.Linear(4096, num_classes),
-        )
+        layers: list[nn.Module] = []
+        for width in (in_features, 4096):
+            layers += [] if norm else [nn.Dropout()]
+            layers += [nn.Linear(width, 4096), nn.ReLU(inplace=True)]
+        return nn.Sequential(*layers, nn.Linear(4096, num_classes))
 
     return Parts(backbone, classifier, FlatPool(256, 6))
+
+
+def _alexnet_with_norm() -> nn.Sequential:
+    layers: list[nn.Module] = []
+    for inputs, outputs, kernel, stride, padding, pooled in (
+        (3, 64, 11, 4, 2, True),
+        (64, 192, 5, 1, 2, True),
+        (192, 384, 3, 1, 1, False),
+        (384, 256, 3, 1, 1, False),
+        (256, 256, 3, 1, 1, False),
+    ):
+        layers += [
+            nn.Conv2d(inputs, outputs, kernel, stride, padding),
+            nn.BatchNorm2d(outputs),
+            nn.ReLU(inplace=True),
+        ]
+        layers += [nn.MaxPool2d(3, stride=2)] if pooled else []
+    return nn.Sequential(*layers)
 
 
 def _resnet(name: str) -> Callable[..., Parts]:

@@ -1,4 +1,4 @@
-"""Feature maps of several stages of a network, and networks that stay as they are."""
+"""Feature maps of several stages of a network."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from timm.models import get_notrace_functions, get_notrace_modules
 from torch import Tensor, fx, nn
 from torchvision.models.feature_extraction import create_feature_extractor, get_graph_node_names
 
-__all__ = ["Frozen", "Stages"]
+__all__ = ["Stages"]
 
 
 class Stages(nn.Module):
@@ -129,28 +129,3 @@ def _keep_apart(graph: fx.Graph) -> None:
 
 def _copied(value: Any) -> Any:
     return value.clone() if isinstance(value, Tensor) else value
-
-
-class Frozen(nn.Module):
-    """A network that stays as it is: no gradient, and evaluation mode even while the rest trains.
-
-    >>> model = nn.Sequential(Frozen(nn.BatchNorm2d(3)), nn.Conv2d(3, 4, 1)).train()
-    >>> [name for name, parameter in model.named_parameters() if parameter.requires_grad]
-    ['1.weight', '1.bias']
-    >>> model[0].network.training
-    False
-    """
-
-    def __init__(self, network: nn.Module) -> None:
-        super().__init__()
-        self.network = network.requires_grad_(False)
-        self.train(False)
-
-    def train(self, mode: bool = True) -> Frozen:
-        super().train(mode)
-        self.network.eval()
-        return self
-
-    def forward(self, *inputs: Any) -> Any:
-        with torch.no_grad():
-            return self.network(*inputs)

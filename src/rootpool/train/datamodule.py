@@ -6,10 +6,18 @@ import functools
 from typing import Any, Literal
 
 import lightning.pytorch as pl
+from lightning.pytorch.accelerators import CUDAAccelerator
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from .data import PHOTO_PATCHES, TRANSFORMS, ImageSplits, open_splits, photo_patches
+from .data import (
+    PHOTO_PATCHES,
+    TRANSFORMS,
+    ImageSplits,
+    Transform,
+    open_splits,
+    photo_patches,
+)
 from .sampling import EpochBatches, ResumableLoader, ShardedIndices
 
 __all__ = ["ImageData"]
@@ -50,8 +58,7 @@ class ImageData(pl.LightningDataModule):
         options = self.hparams
         if options["root"] == PHOTO_PATCHES:
             return photo_patches()
-        sizes = {key: options[key] for key in ("resize", "crop") if options[key] is not None}
-        train, val = TRANSFORMS[options["transform"]](**sizes)
+        train, val = self.transforms()
         return open_splits(
             options["root"],
             train_transform=train,
@@ -59,12 +66,14 @@ class ImageData(pl.LightningDataModule):
             on_bad_image=options["on_bad_image"],
         )
 
+    def transforms(self) -> tuple[Transform, Transform]:
+        """What is done to pictures for training and for validation."""
+        sizes = {k: self.hparams[k] for k in ("resize", "crop") if self.hparams[k] is not None}
+        return TRANSFORMS[self.hparams["transform"]](**sizes)
+
     def _options(self) -> dict[str, Any]:
         workers = self.hparams["workers"]
-        on_gpu = (
-            self.trainer is not None
-            and self.trainer.accelerator.__class__.__name__ == "CUDAAccelerator"
-        )
+        on_gpu = self.trainer is not None and isinstance(self.trainer.accelerator, CUDAAccelerator)
         return {"num_workers": workers, "persistent_workers": workers > 0, "pin_memory": on_gpu}
 
     def _place(self) -> dict[str, int]:

@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.table import Table
 
 from rootpool.analysis.files import write_atomically
-from rootpool.nn import BASELINES, METHODS
+from rootpool.nn import METHODS
 
 from .demo_page import demo_page
 from .recipes import load_recipe, recipe_names
@@ -87,16 +87,15 @@ def demo(
     workers: int | None = None,
 ) -> int:
     """Run the comparison, or what is left of it; write ``index.html``, ``report.md``, ``results.json``."""
-    known = {**BASELINES, **METHODS}
-    chosen = [*METHODS, "gap"] if methods == ["all"] else list(methods or SELECTION)
-    unknown = [m for m in chosen if m not in known or f"patches-{m}" not in recipe_names()]
-    if unknown or seeds < 1:
-        what = (
-            f"no recipe for {', '.join(unknown)}"
-            if unknown
-            else f"seeds must be positive, got {seeds}"
+    known = [*METHODS, "gap"]
+    chosen = known if methods == ["all"] else list(methods or SELECTION)
+    unknown = [method for method in chosen if method not in known]
+    if unknown:
+        raise SettingsError(
+            f"no recipe for {', '.join(unknown)}; methods of the demo: all, gap, {', '.join(METHODS)}"
         )
-        raise SettingsError(f"{what}; methods of the demo: all, gap, {', '.join(METHODS)}")
+    if seeds < 1:
+        raise SettingsError(f"seeds must be positive, got {seeds}")
     output = Path(output)
     trials = demo_trials(chosen, seeds)
     table, console, started = LiveTable(trials), Console(), time.perf_counter()
@@ -105,8 +104,7 @@ def demo(
     with Live(table, console=console, refresh_per_second=4):
         results = run_trials(trials, output / "runs", workers=workers, on_event=table.update)
     seconds = time.perf_counter() - started
-    text = json.dumps(results, indent=1)
-    write_atomically(output / "results.json", text)
+    write_atomically(output / "results.json", json.dumps(results, indent=1))
     page = demo_page(results)
     page.write_markdown(output / "report.md")
     where = page.write(output / "index.html").resolve().as_uri()

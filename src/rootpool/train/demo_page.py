@@ -30,10 +30,12 @@ from rootpool.analysis.plots import (
 from rootpool.analysis.statistics import Comparison, compare
 from rootpool.analysis.timing import machine
 
+from .recipes import load_recipe
+
 __all__ = ["comparisons", "demo_page", "final_errors"]
 
 Result = dict[str, Any]
-SWITCH, DECAYS = 5, (4, 6)  # of the recipes patches-*
+RECIPE = "patches-exact-hybrid"  # the others of its family differ in method and protocol alone
 CROWDED = 6  # methods; from here on each gets a panel of its own
 
 # The questions, and what the paper says.
@@ -49,19 +51,14 @@ CLAIMS = {
 }
 
 
+def _identity(result: Result) -> dict[str, Any]:
+    """What tells a run from the others."""
+    return {"run": result["label"], **{key: result[key] for key in ("method", "protocol", "seed")}}
+
+
 def _records(results: Sequence[Result], part: str) -> list[dict[str, Any]]:
-    """The records of all runs, each with what tells it from the others."""
-    return [
-        {
-            "run": result["label"],
-            "method": result["method"],
-            "protocol": result["protocol"],
-            "seed": result["seed"],
-            **record,
-        }
-        for result in results
-        for record in result[part]
-    ]
+    """The records of all runs."""
+    return [_identity(result) | record for result in results for record in result[part]]
 
 
 def final_errors(results: Sequence[Result]) -> list[dict[str, Any]]:
@@ -71,10 +68,7 @@ def final_errors(results: Sequence[Result]) -> list[dict[str, Any]]:
         errors = [epoch["val_error"] for epoch in result["curves"]]
         rows.append(
             {
-                "run": result["label"],
-                "method": result["method"],
-                "protocol": result["protocol"],
-                "seed": result["seed"],
+                **_identity(result),
                 "val_error": errors[-1],
                 "best_error": min(errors),
                 "train_error": result["curves"][-1]["train_error"],
@@ -84,7 +78,7 @@ def final_errors(results: Sequence[Result]) -> list[dict[str, Any]]:
 
 
 def comparisons(rows: Sequence[dict[str, Any]]) -> dict[str, list[Comparison]]:
-    """The paper's three questions as paired comparisons over seeds, by question; lower is better."""
+    """The paper's questions as paired comparisons over seeds, by question; lower is better."""
     runs = list(dict.fromkeys(row["run"] for row in rows))
     hybrids = [run for run in runs if run.endswith(", hybrid")]
     alone = [run for run in runs if run not in hybrids]
@@ -195,6 +189,7 @@ def demo_page(results: Sequence[Result]) -> Page:
         footer=f"Written by rootpool {rootpool.__version__}.",
     )
     best = min(rows, key=lambda row: row["val_error"])
+    config = load_recipe(RECIPE).config
     page.add(
         Facts(
             {
@@ -207,8 +202,8 @@ def demo_page(results: Sequence[Result]) -> Page:
         Picture.of(
             learning_curve_panels if len(methods) >= CROWDED else learning_curves,
             _records(results, "curves"),
-            switch_epoch=SWITCH,
-            decay_epochs=DECAYS,
+            switch_epoch=config["hybrid"]["switch_epoch"],
+            decay_epochs=config["model"]["milestones"],
             alt="Validation error over the epochs, one line a run; the switch of the hybrid runs is marked",
             caption="Validation error. Dashed: hybrid runs, which leave Newton-Schulz at the switch.",
         ),
@@ -223,18 +218,21 @@ def demo_page(results: Sequence[Result]) -> Page:
     _spectra(page, results)
     page.add(
         Heading("How this was made"),
-        Paragraph(
-            (
-                "Grey patches of 28 pixels from the photographs inside scikit-image and scikit-learn, 2016 "
-                "for training and 1800 from other parts of the pictures for validation; three convolutions, "
-                "64 channels at 7 x 7 positions; SGD with rate 0.08, momentum 0.9 and weight decay 5e-4, "
-                "batches of 32, 8 epochs, rate divided by ten at 4 and 6, switch at 5. SVD-TopN keeps 50 of "
-                "64 eigenvalues, as the paper keeps 200 of 256; with 49 positions no more than 48 are not "
-                "zero, so that it drops nothing here. All of it: ",
-                Mono("rootpool train --recipe patches-exact --show"),
-                ".",
-            )
-        ),
+        Paragraph((_setting(config), Mono("rootpool train --recipe patches-exact --show"), ".")),
         Facts({key: str(value) for key, value in machine().items()}),
     )
     return page
+
+
+def _setting(config: dict[str, Any]) -> str:
+    model, hybrid = config["model"], config["hybrid"]
+    return (
+        "Grey patches of 28 pixels from the photographs inside scikit-image and scikit-learn, 2016 for "
+        "training and 1800 from other parts of the pictures for validation; three convolutions, 64 channels "
+        f"at 7 x 7 positions; SGD with rate {model['lr']}, momentum {model['momentum']} and weight decay "
+        f"{model['weight_decay']}, batches of {config['data']['batch_size']}, "
+        f"{config['trainer']['max_epochs']} epochs, rate divided by ten at "
+        f"{' and '.join(map(str, model['milestones']))}, switch at {hybrid['switch_epoch']}. SVD-TopN keeps "
+        "50 of 64 eigenvalues, as the paper keeps 200 of 256; with 49 positions no more than 48 are not "
+        "zero, so that it drops nothing here. All of it: "
+    )

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from .data import PHOTO_PATCHES, TRANSFORMS, ImageSplits, decode_image
+from .data import PHOTO_PATCHES, ImageSplits, decode_image
 from .datamodule import ImageData
 from .hybrid import covariance_pools, set_method
 from .module import PooledTraining
@@ -103,12 +103,7 @@ def predict(
             "this network knows grey 28 x 28 patches of photo-patches, not pictures; "
             "train one on a folder of images: rootpool train --recipe NAME --data PATH"
         )
-    sizes = {
-        key: run.data_options[key]
-        for key in ("resize", "crop")
-        if run.data_options[key] is not None
-    }
-    _, transform = TRANSFORMS[run.data_options["transform"]](**sizes)
+    _, transform = ImageData(**run.data_options).transforms()
     results = []
     for image in images:
         logits = run.module(transform(decode_image(image)).unsqueeze(0))[0]

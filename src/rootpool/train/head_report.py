@@ -1,4 +1,4 @@
-"""Results of heads as records and as a table on the terminal."""
+"""Results of heads: as records, over seeds, as a table on the terminal, and what they confuse."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rootpool.analysis.records import Record
 
 from .head_study import HeadResult
 
-__all__ = ["Confusion", "confusions", "correct", "records", "summary", "terminal_table"]
+__all__ = ["Confusion", "Summary", "confusions", "correct", "records", "summary", "terminal_table"]
 
 
 def records(results: Iterable[HeadResult]) -> list[Record]:
@@ -72,13 +72,13 @@ def summary(results: Sequence[HeadResult]) -> list[Summary]:
     groups: dict[str, list[HeadResult]] = {}
     for result in results:
         groups.setdefault(result.head, []).append(result)
+    first = next(iter(groups), "")
+    baseline = {result.seed: result for result in groups.get(first, [])}
     rows = []
     for head, group in groups.items():
-        first = next(iter(groups.values()))
-        common = [r for r in group if r.seed in {f.seed for f in first}]
-        baseline = {f.seed: f for f in first}
+        common = [r for r in group if r.seed in baseline]
         difference = None
-        if group is not first and common:
+        if head != first and common:
             difference = accuracy_difference(
                 np.stack([r.correct for r in common]),
                 np.stack([baseline[r.seed].correct for r in common]),

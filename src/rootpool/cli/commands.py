@@ -1,15 +1,14 @@
-"""The command line. Each command imports what it needs when it runs, so ``--help`` is instant."""
+"""The table of commands. Each imports what it needs when it runs, so ``--help`` needs torch alone."""
 
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import rootpool
 
-__all__ = ["main"]
+__all__ = ["COMMANDS", "Command", "build_parser"]
 
 Arguments = argparse.Namespace
 
@@ -22,6 +21,15 @@ class Command:
     examples: str
     arguments: Callable[[argparse.ArgumentParser], None]
     run: Callable[[Arguments], int]
+    when_stopped: str = ""  # said at Ctrl-C: how to go on
+
+    def fill(self, parser: argparse.ArgumentParser) -> None:
+        """Give the parser what it has to know."""
+        self.arguments(parser)
+        parser.add_argument(
+            "--traceback", action="store_true", help="show where an error came from"
+        )
+        parser.set_defaults(run=self.run, when_stopped=self.when_stopped)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -32,12 +40,12 @@ def _train_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--recipe",
         required=True,
-        metavar="NAME",
-        help="see 'rootpool recipes'; or your own NAME.yaml",
+        metavar="RECIPE",
+        help="a name of 'rootpool recipes', or your own file.yaml",
     )
     add("--data", metavar="PATH", help="the images; photo-patches needs none")
     add("--weights", metavar="FILE", help="a checkpoint to start from (fine-tuning)")
-    add("--output", metavar="FOLDER", help="default: runs/NAME")
+    add("--output", metavar="FOLDER", help="default: runs/RECIPE")
     add("--resume", action="store_true", help="go on from last.ckpt in the output folder")
     add("--on-bad-image", choices=["raise", "skip"], help="default: raise at the first")
     add("--show", action="store_true", help="print the effective configuration and stop")
@@ -65,7 +73,7 @@ def _train(arguments: Arguments) -> int:
 
 
 def _evaluate_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("checkpoint", metavar="CHECKPOINT")
+    parser.add_argument("checkpoint", metavar="CHECKPOINT", help="best.ckpt or last.ckpt of a run")
     parser.add_argument("--data", metavar="PATH", help="default: the data of the training")
 
 
@@ -76,8 +84,8 @@ def _evaluate(arguments: Arguments) -> int:
 
 
 def _predict_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("checkpoint", metavar="CHECKPOINT")
-    parser.add_argument("images", nargs="+", metavar="IMAGE")
+    parser.add_argument("checkpoint", metavar="CHECKPOINT", help="best.ckpt or last.ckpt of a run")
+    parser.add_argument("images", nargs="+", metavar="IMAGE", help="a picture")
 
 
 def _predict(arguments: Arguments) -> int:
@@ -149,18 +157,43 @@ def _paper(arguments: Arguments) -> int:
     )
 
 
+def _doctor_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="the same for programs")
+
+
+def _doctor(arguments: Arguments) -> int:
+    from .doctor import doctor
+
+    return doctor(as_json=arguments.json)
+
+
+def _completion_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("shell", choices=["bash", "zsh", "fish"])
+
+
+def _completion(arguments: Arguments) -> int:
+    from .completion import completion_script
+
+    print(completion_script(arguments.shell), end="")
+    return 0
+
+
+AGAIN = "; the same command goes on where this one was"
+
 COMMANDS = {
     "demo": Command(
         "compare the methods on embedded photographs (three minutes)",
         "rootpool demo\nrootpool demo --seeds 5 --methods all",
         _demo_arguments,
         _demo,
+        AGAIN,
     ),
     "paper": Command(
-        "measure the tables and figures of the paper and write a report",
+        "measure the paper's tables and figures and write a report",
         "rootpool paper\nrootpool paper table:approximation-error\nrootpool paper theory --list",
         _paper_arguments,
         _paper,
+        AGAIN,
     ),
     "train": Command(
         "train a network by a recipe of the paper, or by yours",
@@ -169,9 +202,10 @@ COMMANDS = {
         "rootpool train --recipe patches-exact --resume",
         _train_arguments,
         _train,
+        "; what was saved is good, --resume goes on from it",
     ),
     "evaluate": Command(
-        "errors of a checkpoint on data",
+        "the errors of a trained network on its data, or on yours",
         "rootpool evaluate runs/patches-exact/best.ckpt",
         _evaluate_arguments,
         _evaluate,
@@ -188,15 +222,57 @@ COMMANDS = {
         _recipes_arguments,
         _recipes,
     ),
+    "doctor": Command(
+        "versions, devices, check of the numerics: for bug reports",
+        "rootpool doctor\nrootpool doctor --json",
+        _doctor_arguments,
+        _doctor,
+    ),
+    "completion": Command(
+        "print a script that lets a shell complete our commands",
+        "rootpool completion bash > ~/.local/share/bash-completion/completions/rootpool\n"
+        "rootpool completion fish > ~/.config/fish/completions/rootpool.fish\n"
+        "rootpool completion zsh > _rootpool   # in a folder of $fpath",
+        _completion_arguments,
+        _completion,
+    ),
 }
+
+
+EPILOG = """\
+examples:
+  rootpool demo                                  compare the methods
+  rootpool train --recipe patches-exact          train a small network
+  rootpool train --help                          all about one command
+
+exit codes:
+  0    done
+  1    an error, explained in one line; --traceback shows where it came from
+  2    wrong usage
+  130  stopped by Ctrl-C
+  141  the reader of the output has left, as head does
+
+With NO_COLOR set in the environment, nothing is coloured.
+"""
+
+
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    """Keeps the lines of the examples, and has room for our longest option."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=32)
 
 
 def build_parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
     parser = argparse.ArgumentParser(
-        prog="rootpool", description="Stable, fast, differentiable spectral layers for PyTorch."
+        prog="rootpool",
+        description="Stable, fast, differentiable spectral layers for PyTorch.",
+        epilog=EPILOG,
+        formatter_class=_Formatter,
     )
-    parser.add_argument("--version", action="version", version=f"rootpool {rootpool.__version__}")
+    version = f"rootpool {rootpool.__version__}"
+    parser.add_argument("-V", "--version", action="version", version=version)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name, command in COMMANDS.items():
         subparser = commands.add_parser(
@@ -204,33 +280,7 @@ def build_parser() -> argparse.ArgumentParser:
             help=command.summary,
             description=command.summary[0].upper() + command.summary[1:] + ".",
             epilog="examples:\n" + "".join(f"  {line}\n" for line in command.examples.split("\n")),
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=_Formatter,
         )
-        command.arguments(subparser)
-        subparser.set_defaults(run=command.run)
+        command.fill(subparser)
     return parser
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; 0 when all went well, 1 for a problem that is explained, 2 for wrong usage."""
-    parsed = build_parser().parse_args(arguments)
-    try:
-        code: int = parsed.run(parsed)
-        return code
-    except ModuleNotFoundError as error:
-        print(
-            f"rootpool: {error.name} is not installed; try pip install 'rootpool[train]'",
-            file=sys.stderr,
-        )
-    except KeyboardInterrupt:
-        print(
-            "\nrootpool: stopped; what was saved is good, --resume goes on from it", file=sys.stderr
-        )
-        return 130
-    except (OSError, ValueError) as error:
-        print(f"rootpool: {error}", file=sys.stderr)
-    return 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,14 +1,14 @@
 """The commands as a person types them."""
 
-import subprocess
-import sys
+import re
+import signal
 
 import pytest
 import torch
 
-import rootpool
 from images import make_image_tree
-from rootpool.cli import COMMANDS, build_parser, main
+from rootpool.cli import main
+from rootpool.cli.commands import COMMANDS, build_parser
 
 FAST = ["trainer.max_epochs=1", "trainer.limit_train_batches=2", "trainer.num_sanity_val_steps=0"]
 
@@ -206,14 +206,36 @@ def test_help_fits_into_eighty_columns_and_has_examples(command, monkeypatch, ca
         build_parser().parse_args(arguments)
     out = capsys.readouterr().out
     assert stop.value.code == 0
-    assert command is None or "examples:" in out
+    assert "examples:\n  rootpool " in out
     assert max(map(len, out.splitlines())) <= 80
 
 
-def test_help_and_version_need_no_torch_extras():
-    done = subprocess.run(
-        [sys.executable, "-c", "import sys; from rootpool.cli import main; main(['--version'])"],
-        capture_output=True,
-        text=True,
+def test_no_color_is_respected_by_tables_and_progress(coloured, monkeypatch, capsys):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    colour = re.compile(r"\x1b\[(\d+;)*([349]\d|10\d)[\d;]*m")
+    assert run("evaluate", coloured / "run" / "last.ckpt") == 0
+    assert colour.search(capsys.readouterr().out)
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert run("evaluate", coloured / "run" / "last.ckpt") == 0
+    out = capsys.readouterr().out
+    assert "top-1 error" in out
+    assert not colour.search(out)
+
+
+def test_ctrl_c_while_training_ends_with_130(tmp_path, monkeypatch, capsys):
+    from rootpool.train import PooledTraining
+
+    def interrupted(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(PooledTraining, "training_step", interrupted)
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        code = run("train", "--recipe=patches-exact", f"--output={tmp_path / 'run'}", *FAST)
+    finally:
+        signal.signal(signal.SIGINT, handler)  # Lightning switches it off
+    assert code == 130
+    assert capsys.readouterr().err.endswith(
+        "rootpool: stopped; what was saved is good, --resume goes on from it\n"
     )
-    assert done.stdout.strip() == f"rootpool {rootpool.__version__}"

@@ -1,0 +1,88 @@
+"""The command line: ``rootpool --help``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import traceback
+from collections.abc import Sequence
+
+import torch
+
+from .commands import build_parser
+
+__all__ = ["main"]
+
+# What the shell gets, listed by `rootpool --help`; the last two are those of a command that a signal ends.
+FAILED, STOPPED, READER_LEFT = 1, 130, 141
+STDOUT = 1
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code; wrong usage leaves through argparse, with 2.
+
+    An error is one line on stderr. The traceback of one that was not foreseen goes to a file that the line
+    names, and with ``--traceback`` every one is shown.
+    """
+    parsed = build_parser().parse_args(arguments)
+    try:
+        code = _run(parsed)
+        sys.stdout.flush()  # here, where a closed pipe is still caught
+        return code
+    except KeyboardInterrupt:
+        _say(f"stopped{parsed.when_stopped}")
+        return STOPPED
+    except Exception as error:
+        if isinstance(error, BrokenPipeError) and _reader_left():
+            return READER_LEFT
+        if parsed.traceback:
+            traceback.print_exc()
+        _say(_explain(error))
+        return FAILED
+
+
+def _run(parsed: argparse.Namespace) -> int:
+    try:
+        code: int = parsed.run(parsed)
+        return code
+    except SystemExit as end:
+        if isinstance(end.__context__, KeyboardInterrupt):  # Lightning answers Ctrl-C with an exit
+            raise end.__context__ from None
+        raise
+
+
+def _reader_left() -> bool:
+    """Whether who read our output, such as head, has seen enough; then the rest of it goes nowhere."""
+    try:
+        os.write(STDOUT, b"\n")
+        return False
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), STDOUT)
+        return True
+
+
+def _say(text: str) -> None:
+    lines = [line.strip() for line in text.splitlines()]
+    if "Original Traceback (most recent call last):" in lines:  # torch's loading processes
+        lines = lines[-1:]
+    print("rootpool:", *lines, file=sys.stderr)
+
+
+def _explain(error: Exception) -> str:
+    """What was wrong, and what to try."""
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        return f"{error.name} is not installed; try pip install 'rootpool[train]'"
+    if isinstance(error, OSError | ValueError | ImportError | FloatingPointError):
+        return str(error)
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return f"{type(error).__name__}: {error}; try a smaller data.batch_size"
+    with tempfile.NamedTemporaryFile(
+        "w", encoding="utf-8", prefix="rootpool-", suffix=".txt", delete=False
+    ) as file:
+        traceback.print_exception(error, file=file)
+    return (
+        f"{type(error).__name__}: {error}; this was not foreseen: please report it with {file.name} "
+        "and the output of rootpool doctor"
+    )

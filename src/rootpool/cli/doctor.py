@@ -1,0 +1,123 @@
+"""``rootpool doctor``: what a bug report needs to say. Needs torch alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import textwrap
+import time
+from dataclasses import asdict
+from importlib import metadata
+from itertools import zip_longest
+from typing import Any
+
+import torch
+
+import rootpool
+from rootpool.analysis import machine
+
+from .selfcheck import Outcome, check_numerics
+
+__all__ = ["doctor"]
+
+EXTRAS = ("models", "train", "birds")  # those that add something to use, not to develop with
+VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
+# What torch says about its linear algebra, among much about its compiler.
+ALGEBRA = re.compile(
+    r"Math Kernel Library Version \S+|LAPACK is \w+|\bMAGMA [\d.]+|\w*(?:BLAS|LAPACK)_INFO=\w+"
+)
+
+
+def doctor(*, as_json: bool = False) -> int:
+    """Print versions, threads, devices and the outcome of every check; 1 when one fails."""
+    about = environment()
+    started = time.perf_counter()
+    outcomes = check_numerics(filter(_has_float64, devices()))
+    seconds = round(time.perf_counter() - started, 1)
+    passed = all(outcome.passed for outcome in outcomes)
+    if as_json:
+        checks = [{**asdict(outcome), "passed": outcome.passed} for outcome in outcomes]
+        print(json.dumps({**about, "checks": checks, "seconds": seconds, "passed": passed}))
+    else:
+        title = f"numerics: error <= what is allowed ({seconds} s)"
+        print(*_describe(about), "", title, *map(_line, outcomes), sep="\n")
+    return 0 if passed else 1
+
+
+def environment() -> dict[str, Any]:
+    """What is installed here, and what it runs on."""
+    here = machine()
+    return {
+        "rootpool": rootpool.__version__,
+        "python": f"{here['python']} on {here['system']}",
+        "torch": here["torch"],
+        "packages": packages(),
+        "threads": f"{here['threads']} on {here['cores']} cores ({torch.get_num_interop_threads()} interop)",
+        "variables": {name: os.environ.get(name, "not set") for name in VARIABLES},
+        "linear algebra": ALGEBRA.findall(torch.__config__.show()),
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+        "devices": [
+            f"{device}: {machine(device)['device']}"
+            + ("" if _has_float64(device) else " (no float64, so not checked below)")
+            for device in devices()
+        ],
+    }
+
+
+def devices() -> list[torch.device]:
+    """The CPU, and what torch can compute on besides."""
+    kind = torch.accelerator.current_accelerator(check_available=True)
+    count = torch.accelerator.device_count() if kind else 0
+    return [torch.device("cpu"), *(torch.device(f"{kind}:{k}") for k in range(count))]
+
+
+def _has_float64(device: torch.device) -> bool:
+    try:
+        torch.zeros(1, dtype=torch.float64, device=device)
+        return True
+    except (TypeError, RuntimeError):  # Apple's GPUs
+        return False
+
+
+def packages() -> dict[str, str]:
+    """The packages of our extras: their versions, or how to install them."""
+    try:
+        requirements = metadata.requires("rootpool") or []
+    except metadata.PackageNotFoundError:
+        return {"rootpool": "runs from its source, without being installed"}
+    found: dict[str, str] = {}
+    for extra in EXTRAS:
+        ending = re.compile(rf"""([\w.-]+).*; extra == ['"]{extra}['"]""")
+        for name in (match[1] for text in requirements if (match := ending.fullmatch(text))):
+            found.setdefault(name, _version(name, extra))
+    return found
+
+
+def _version(name: str, extra: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return f"not installed; pip install 'rootpool[{extra}]'"
+
+
+def _describe(about: dict[str, Any]) -> list[str]:
+    """Names on the left, facts on the right, one a line, in 80 columns."""
+    lines = []
+    for name, value in about.items():
+        if isinstance(value, dict):
+            value = [f"{key:<20}  {text}" for key, text in value.items()]
+        facts = value if isinstance(value, list) else [value]
+        texts = [text for fact in facts for text in textwrap.wrap(fact, 64, subsequent_indent="  ")]
+        lines += [
+            f"{label:<14}  {text}" for label, text in zip_longest([name], texts, fillvalue="")
+        ]
+    return lines
+
+
+def _line(outcome: Outcome) -> str:
+    verdict, relation = ("pass", "<=") if outcome.passed else ("FAIL", ">")
+    about = outcome.about if outcome.device == "cpu" else f"{outcome.about} ({outcome.device})"
+    return f"  {verdict}  {about:<50}  " + (
+        outcome.problem or f"{outcome.error:.1g} {relation} {outcome.allowed:.1g}"
+    )

@@ -1,0 +1,35 @@
+"""Networks that stay as they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+__all__ = ["Frozen"]
+
+
+class Frozen(nn.Module):
+    """A network that stays as it is: no gradient, and evaluation mode even while the rest trains.
+
+    >>> model = nn.Sequential(Frozen(nn.BatchNorm2d(3)), nn.Conv2d(3, 4, 1)).train()
+    >>> [name for name, parameter in model.named_parameters() if parameter.requires_grad]
+    ['1.weight', '1.bias']
+    >>> model[0].network.training
+    False
+    """
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network.requires_grad_(False)
+        self.train(False)
+
+    def train(self, mode: bool = True) -> Frozen:
+        super().train(mode)
+        self.network.eval()
+        return self
+
+    def forward(self, *inputs: Any) -> Any:
+        with torch.no_grad():
+            return self.network(*inputs)

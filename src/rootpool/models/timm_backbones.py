@@ -1,0 +1,142 @@
+"""Backbones by the names of timm."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Any
+
+import timm
+import torch
+from torch import Tensor, nn
+
+from .backbones import Backbone, Layout, features_of, refuse_missing
+
+__all__ = ["timm_backbone"]
+
+
+def timm_backbone(
+    name: str,
+    *,
+    pretrained: bool = False,
+    tensors: Mapping[str, Tensor] | None = None,
+    **options: Any,
+) -> Backbone:
+    """A timm model by its name: what its ``forward_features`` returns, before its own pooling.
+
+    What only the head used (a convolution after the pooling, hidden layers) is left out, so that every
+    parameter gets a gradient. Tokens of transformers are positions; class and register tokens are not.
+
+    Args:
+        name: a name that ``timm.list_models`` knows, with or without the tag of its weights.
+        pretrained: whether timm fetches its weights.
+        tensors: weights under timm's names, instead of fetched ones.
+        options: for ``timm.create_model``, such as ``in_chans``, ``img_size`` or ``drop_path_rate``.
+    """
+    if not timm.is_model(name.split(".")[0]):
+        close = difflib.get_close_matches(name, timm.list_models(), 3)
+        raise ValueError(
+            f"timm has no model {name!r}"
+            + (f"; did you mean {', '.join(close)}?" if close else "")
+            + " rootpool.models.names() lists all names"
+        )
+
+    with torch.device("meta"):
+        sketch = _create_timm(name, options).eval()
+        size = _input_size(sketch, options)
+        try:
+            num_features, layout, unused = _inspect(sketch, name, size)
+        except (RuntimeError, NotImplementedError) as error:
+            raise ValueError(
+                f"{name} cannot be inspected without data ({error}); choose another model, or put "
+                "PooledClassifier together yourself"
+            ) from error
+    if tensors is not None:
+        options["pretrained_cfg_overlay"] = {"state_dict": dict(tensors)}
+    body = _create_timm(name, options, pretrained=pretrained or tensors is not None)
+    _drop_unused(body, unused)
+    if tensors is not None:
+        # timm only logs what is missing. It may rename, so that values count where names differ.
+        state = body.state_dict()
+        missing = {key for key in state.keys() - tensors.keys() if not _holds(tensors, state[key])}
+        refuse_missing(missing, name)
+    return Backbone(body, num_features, layout, size)
+
+
+def _create_timm(name: str, options: Mapping[str, Any], pretrained: bool = False) -> nn.Module:
+    try:
+        return timm.create_model(
+            name, pretrained=pretrained, num_classes=0, global_pool="", **options
+        )
+    except AssertionError:  # some models cannot do without a pooling, which we do not call
+        return timm.create_model(name, pretrained=pretrained, num_classes=0, **options)
+
+
+def _holds(tensors: Mapping[str, Tensor], value: Tensor) -> bool:
+    same_size = (t for t in tensors.values() if t.numel() == value.numel())
+    return any(torch.equal(t.flatten().to(value), value.flatten()) for t in same_size)
+
+
+def _input_size(body: nn.Module, options: Mapping[str, Any]) -> tuple[int, int, int]:
+    channels, height, width = (getattr(body, "pretrained_cfg", None) or {}).get(
+        "input_size", (3, 224, 224)
+    )
+    size = options.get("img_size", (height, width))
+    height, width = (size, size) if isinstance(size, int) else size
+    return options.get("in_chans", channels), height, width
+
+
+def _inspect(
+    body: nn.Module, name: str, size: tuple[int, int, int]
+) -> tuple[int, Layout, set[str]]:
+    """Channels, layout and unused parameters of a network on the meta device: nothing is computed."""
+    features = features_of(body)(torch.empty(2, *size))
+    if not isinstance(features, Tensor):
+        raise ValueError(
+            f"{name} returns a {type(features).__name__} instead of one feature map; "
+            "choose a model with a single last stage"
+        )
+    layout = _layout(body, name, tuple(features.shape))
+    parameters = dict(body.named_parameters())
+    gradients = torch.autograd.grad(
+        layout(features).sum(), list(parameters.values()), allow_unused=True
+    )
+    unused = {key for key, gradient in zip(parameters, gradients, strict=True) if gradient is None}
+    return body.num_features, layout, unused  # type: ignore[return-value]
+
+
+def _layout(body: nn.Module, name: str, shape: tuple[int, ...]) -> Layout:
+    """The layout of a map, by what timm says of the model and by which axis has the channels."""
+    channels = body.num_features
+    if len(shape) == 3 and shape[-1] == channels:
+        prefix = getattr(body, "num_prefix_tokens", None)
+        if prefix is None and any("cls_token" in key for key, _ in body.named_parameters()):
+            raise ValueError(
+                f"{name} has a class token, but timm does not say how many of its {shape[1]} tokens "
+                "are no positions; choose a model with num_prefix_tokens, such as a vit or deit"
+            )
+        return Layout("NLC", prefix or 0)
+    stated = getattr(body, "output_fmt", None)
+    found = [
+        order
+        for order, axis in (("NCHW", 1), ("NHWC", 3))
+        if len(shape) == 4 and shape[axis] == channels and str(stated or order) == order
+    ]
+    if len(found) != 1:
+        raise ValueError(
+            f"cannot tell which axis of the features {shape} of {name} has its {channels} channels"
+        )
+    return Layout(found[0])
+
+
+def _drop_unused(module: nn.Module, unused: set[str], prefix: str = "") -> None:
+    """Replace each module all of whose parameters are unused; freeze what cannot be replaced."""
+    for name, parameter in module.named_parameters(recurse=False):
+        parameter.requires_grad_(prefix + name not in unused and parameter.requires_grad)
+    for name, child in module.named_children():
+        here = f"{prefix}{name}."
+        keys = [here + key for key, _ in child.named_parameters()]
+        if keys and unused.issuperset(keys):
+            setattr(module, name, nn.Identity())
+        else:
+            _drop_unused(child, unused, here)

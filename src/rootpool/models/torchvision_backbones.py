@@ -1,0 +1,84 @@
+"""Backbones by the names of torchvision."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import torchvision
+from torch import Tensor, nn
+
+from .backbones import Backbone, refuse_missing
+
+__all__ = ["TORCHVISION_PREFIX", "torchvision_backbone", "torchvision_names"]
+
+TORCHVISION_PREFIX = "torchvision/"
+# The children that come after the last feature map, or beside it.
+_HEADS = frozenset({"avgpool", "classifier", "fc", "head", "flatten"})
+# More than a chain of layers: tokens, auxiliary classifiers, input that is transformed, nested lists.
+_NO_CHAIN = ("vit_", "inception_v3", "googlenet", "maxvit_t")
+
+
+def torchvision_names() -> list[str]:
+    """Names of torchvision's classifiers that are chains of layers, with our prefix.
+
+    >>> "torchvision/alexnet" in torchvision_names()
+    True
+    """
+    return [
+        TORCHVISION_PREFIX + name
+        for name in torchvision.models.list_models(module=torchvision.models)
+        if not name.startswith(_NO_CHAIN)
+    ]
+
+
+def torchvision_backbone(
+    name: str,
+    *,
+    weights: Any = None,
+    tensors: Mapping[str, Tensor] | None = None,
+    **options: Any,
+) -> Backbone:
+    """A torchvision classifier by its name, with or without ``torchvision/``, cut before its pooling.
+
+    AlexNet and VGG also lose their last max pooling, which would throw away three positions of four:
+    13 x 13 and 14 x 14 of them are left at 224 pixels, as in the earlier code of this line.
+
+    Args:
+        name: such as ``"torchvision/alexnet"``.
+        weights: what ``torchvision.models.get_model`` takes, such as ``"DEFAULT"``.
+        tensors: weights under torchvision's names, instead; those of the head are left out.
+        options: for the model's constructor.
+    """
+    plain = name.removeprefix(TORCHVISION_PREFIX)
+    known = torchvision_names()
+    if TORCHVISION_PREFIX + plain not in known:
+        if plain.startswith(_NO_CHAIN):
+            raise ValueError(f"{name} is no chain of layers; try timm's {plain.split('_')[0]}_*")
+        close = difflib.get_close_matches(TORCHVISION_PREFIX + plain, known, 3)
+        raise ValueError(
+            f"torchvision has no model {plain!r}"
+            + (f"; did you mean {', '.join(close)}?" if close else "")
+        )
+    body = _cut(torchvision.models.get_model(plain, weights=weights, **options))
+    shapes = {key: value.to("meta") for key, value in body.state_dict().items()}
+    features = torch.func.functional_call(body, shapes, torch.empty(2, 3, 224, 224, device="meta"))
+    if tensors is not None:
+        refuse_missing(body.state_dict().keys() - tensors.keys(), name)
+        body.load_state_dict({key: tensors[key] for key in body.state_dict() if key in tensors})
+    return Backbone(body, features.shape[1])
+
+
+def _cut(model: nn.Module) -> nn.Sequential:
+    """The children before the head, under their own names."""
+    body = nn.Sequential()
+    for name, child in model.named_children():
+        if name not in _HEADS:
+            body.add_module(name, child)
+    if isinstance(model, torchvision.models.AlexNet | torchvision.models.VGG):
+        body.features = model.features[:-1]
+    if isinstance(model, torchvision.models.DenseNet):
+        body.add_module("relu", nn.ReLU(inplace=True))  # a function in torchvision's forward
+    return body

@@ -1,0 +1,113 @@
+"""Exit codes and errors, with commands that go wrong on purpose."""
+
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from torch._utils import ExceptionWrapper
+
+import rootpool
+from rootpool.cli import main
+from rootpool.cli.commands import COMMANDS
+
+
+@pytest.fixture
+def doctor_raises(monkeypatch):
+    """Let ``rootpool doctor`` raise an error."""
+
+    def install(error):
+        def run(arguments):
+            raise error
+
+        command = replace(COMMANDS["doctor"], run=run, when_stopped="; try again")
+        monkeypatch.setitem(COMMANDS, "doctor", command)
+
+    return install
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (ValueError("seeds must be positive,\n  got 0"), "seeds must be positive, got 0"),
+        (FileNotFoundError(2, "No such file", "cat.jpg"), "[Errno 2] No such file: 'cat.jpg'"),
+        (
+            ModuleNotFoundError("No module named 'timm'", name="timm"),
+            "timm is not installed; try pip install 'rootpool[train]'",
+        ),
+        (ModuleNotFoundError("weights: pip install x"), "weights: pip install x"),
+        (ImportError("cannot import name 'a' from 'timm'", name="timm"), "cannot import name 'a'"),
+        (FloatingPointError("the loss is nan"), "the loss is nan\n"),
+        (BrokenPipeError(32, "a process has died"), "[Errno 32] a process has died"),
+        (MemoryError("no room"), "MemoryError: no room; try a smaller data.batch_size"),
+    ],
+)
+def test_an_error_is_one_line(error, text, doctor_raises, capsys):
+    doctor_raises(error)
+    assert main(["doctor"]) == 1
+    shown = capsys.readouterr().err
+    assert shown.startswith(f"rootpool: {text}")
+    assert shown.count("\n") == 1
+
+
+def test_an_error_in_a_loading_process_is_shown_without_its_traceback(doctor_raises, capsys):
+    try:
+        raise ValueError("cat.jpg is no image")
+    except ValueError:
+        wrapped = ExceptionWrapper(where="in DataLoader worker process 0")
+    with pytest.raises(ValueError, match="Original Traceback") as caught:
+        wrapped.reraise()
+    doctor_raises(caught.value)
+    assert main(["doctor"]) == 1
+    assert capsys.readouterr().err == "rootpool: ValueError: cat.jpg is no image\n"
+
+
+def test_the_traceback_of_an_unforeseen_error_is_in_a_file(doctor_raises, capsys):
+    doctor_raises(RuntimeError("the sky fell"))
+    assert main(["doctor"]) == 1
+    shown = capsys.readouterr().err
+    assert shown.startswith("rootpool: RuntimeError: the sky fell; this was not foreseen")
+    assert shown.count("\n") == 1
+    file = Path(re.search(r"report it with (\S+) and", shown)[1])
+    assert "in run\n    raise error" in file.read_text()
+    file.unlink()
+
+
+def test_traceback_shows_where_an_error_came_from(doctor_raises, capsys):
+    doctor_raises(ValueError("wrong"))
+    assert main(["doctor", "--traceback"]) == 1
+    shown = capsys.readouterr().err
+    assert shown.startswith("Traceback (most recent call last)")
+    assert shown.endswith("rootpool: wrong\n")
+
+
+def test_ctrl_c_ends_with_130_and_says_how_to_go_on(doctor_raises, capsys):
+    doctor_raises(KeyboardInterrupt())
+    assert main(["doctor"]) == 130
+    assert capsys.readouterr().err == "rootpool: stopped; try again\n"
+
+
+@pytest.mark.parametrize("arguments", [[], ["trian"], ["train"], ["doctor", "--jsn"]])
+def test_wrong_usage_ends_with_2(arguments, capsys):
+    with pytest.raises(SystemExit) as end:
+        main(arguments)
+    assert end.value.code == 2
+    assert "usage: rootpool" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("flag", ["-V", "--version"])
+def test_version(flag, capsys):
+    with pytest.raises(SystemExit) as end:
+        main([flag])
+    assert end.value.code == 0
+    assert capsys.readouterr().out == f"rootpool {rootpool.__version__}\n"
+
+
+def test_a_reader_that_leaves_early_is_no_error():
+    command = [sys.executable, "-m", "rootpool.cli", "completion", "bash"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 141

@@ -1,0 +1,67 @@
+"""What a release would upload, built here and looked into."""
+
+import json
+import runpy
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import rootpool
+
+ROOT = Path(__file__).parents[1]
+pytestmark = pytest.mark.skipif(
+    not (ROOT / ".git").exists() or not shutil.which("git"), reason="only git knows what belongs"
+)
+
+
+@pytest.fixture(scope="module")
+def check():
+    return runpy.run_path(str(ROOT / "scripts" / "check_dist.py"))["check"]
+
+
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory):
+    """An sdist, and the wheel that is built from it."""
+    folder = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+def test_nothing_is_missing_and_nothing_is_too_much(dist, check):
+    assert check(dist) == []
+
+
+def test_what_does_not_belong_is_named(dist, check, tmp_path):
+    shutil.copytree(dist, tmp_path, dirs_exist_ok=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel, "a") as archive:
+        archive.writestr("tests/test_cli.py", "")
+    (sdist,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(sdist, "w:gz") as archive:
+        archive.add(ROOT / "LICENSE", "LICENSE")
+    problems = check(tmp_path)
+    assert "the wheel has tests/test_cli.py" in problems
+    assert f"LICENSE is not below rootpool-{rootpool.__version__}/" in problems
+    assert "the sdist lacks pyproject.toml" in problems
+
+
+def test_the_wheel_works_where_it_is_installed(dist, tmp_path):
+    (wheel,) = dist.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path)
+    code = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import rootpool, json\n"
+        "from rootpool.cli.completion import recipe_words\n"
+        "print(json.dumps([rootpool.__file__, len(recipe_words())]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    file, recipes = json.loads(done.stdout)
+    assert Path(file) == tmp_path / "rootpool" / "__init__.py"
+    assert recipes == len(list((ROOT / "src/rootpool/train/recipes").glob("*.yaml")))
