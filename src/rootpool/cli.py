@@ -227,7 +227,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "\nrootpool: stopped; what was saved is good, --resume goes on from it", file=sys.stderr
         )
         return 130
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, FloatingPointError) as error:
         print(f"rootpool: {error}", file=sys.stderr)
     return 1
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["write_atomically"]
+__all__ = ["free_space", "remove_parts", "write_atomically"]
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def write_atomically(path: str | Path, content: str | bytes | Callable[[BinaryIO], object]) -> Path:
@@ -35,6 +39,26 @@ def write_atomically(path: str | Path, content: str | bytes | Callable[[BinaryIO
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
+    except (OSError, RuntimeError) as error:
+        # torch.save meets the full disk as an OSError and then says that a position was unexpected.
+        reason = error if isinstance(error, OSError) else error.__context__
+        if not isinstance(reason, OSError) or reason.errno not in FULL:
+            raise
+        part.unlink(missing_ok=True)  # it would count as used
+        text = f"{reason.strerror} ({free_space(path.parent)})"
+        raise OSError(reason.errno, text, str(path)) from error
     finally:
         part.unlink(missing_ok=True)
     return path
+
+
+def remove_parts(folder: str | Path) -> None:
+    """Remove what killed processes left of files that they were writing to a folder."""
+    for part in Path(folder).glob(".*.part"):
+        part.unlink(missing_ok=True)
+
+
+def free_space(folder: str | Path) -> str:
+    """The space on the disk of a folder, in words: ``"1.5 of 64.0 MB free"``."""
+    usage = shutil.disk_usage(folder)
+    return f"{usage.free / 1e6:.1f} of {usage.total / 1e6:.1f} MB free"

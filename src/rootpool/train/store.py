@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import shutil
 import zlib
@@ -23,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.format import open_memmap
 
-from rootpool.analysis.files import write_atomically
+from rootpool.analysis.files import free_space, write_atomically
 
 __all__ = ["BlockStore"]
 
@@ -63,7 +64,11 @@ class BlockStore:
         shutil.rmtree(directory, ignore_errors=True)
         directory.mkdir(parents=True)
         new = {name: list(shape) for name, shape in shapes().items()}
-        arrays = {name: _open(directory, name, new[name], "w+") for name in new}
+        try:
+            arrays = {name: _create(directory, name, new[name]) for name in new}
+        except OSError:
+            shutil.rmtree(directory)
+            raise
         # Last, and at once: where the description is, the arrays are too.
         write_atomically(directory / ABOUT, json.dumps({**description, "shapes": new}, indent=1))
         return cls(directory, arrays)
@@ -113,6 +118,26 @@ class BlockStore:
                 continue
         for (start, stop), checksums in last.items():
             yield slice(start, stop), checksums
+
+
+def _create(directory: Path, name: str, shape: Sequence[int]) -> np.memmap[Any, Any]:
+    """A new array whose whole space on the disk is its own.
+
+    Otherwise the file would have holes, and a disk that is full when one is filled through the memory
+    map ends the process by a signal (SIGBUS), without an error.
+    """
+    path = directory / f"{name}.npy"
+    try:
+        array = _open(directory, name, shape, "w+")
+        if hasattr(os, "posix_fallocate"):  # not on Windows and macOS
+            with path.open("r+b") as file:
+                os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+    except OSError as error:
+        path.unlink(missing_ok=True)
+        needs = 2 * math.prod(shape) / 1e6
+        reason = f"{error.strerror} (it needs {needs:.1f} MB, {free_space(directory)})"
+        raise OSError(error.errno, reason, str(path)) from error
+    return array
 
 
 def _open(
