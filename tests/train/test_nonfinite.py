@@ -73,36 +73,6 @@ def test_a_loss_that_is_nan_without_being_refused(method, tmp_path):
     assert f"epoch 0, step 1, method {method}: the loss is nan" in report
 
 
-class InfiniteGradient(torch.autograd.Function):
-    """The identity, whose gradient is infinite for one sample."""
-
-    @staticmethod
-    def forward(ctx, x):
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx, gradient):
-        gradient = gradient.clone()
-        gradient[5, 0] = torch.inf
-        return gradient
-
-
-def test_a_gradient_that_is_infinite_with_the_statistics_of_its_sample(tmp_path):
-    """The weights are not changed by it. (The file holds no such function: computed again, all is well.)"""
-    seen = {}
-
-    def action(module):
-        seen["weights"] = module.state_dict()[FIRST].clone()
-        module.model.pool.register_forward_hook(lambda m, args, out: InfiniteGradient.apply(out))
-
-    report, state = broken_run(tmp_path, 1, action)
-    assert re.search(r"epoch 0, step 1, method svd-pade: the gradient is (inf|nan)", report)
-    assert torch.equal(state["state_dict"][FIRST], seen["weights"])
-    again = replay(next(tmp_path.glob("nonfinite-*.pt")))
-    assert again.is_finite
-    assert not (tmp_path / "last.ckpt").exists()
-
-
 def test_the_hardest_sample_has_the_largest_condition(tmp_path):
     """Its eigenvalues are those of its features, computed here once more."""
     report, state = broken_run(tmp_path, 2, put("model.classifier.weight", torch.inf))
@@ -119,15 +89,30 @@ def test_the_hardest_sample_has_the_largest_condition(tmp_path):
     assert f"sample {hardest.sample} in model.pool: largest eigenvalue" in report
 
 
-def test_covariances_that_overflow(tmp_path):
-    """Finite features of 1e25, whose squares are not: refused by the solver, with a report all the same."""
+@pytest.mark.parametrize(
+    ("method", "problem"),
+    [
+        ("power", "the features or covariances are not finite"),
+        ("isqrt-cov", "the loss is nan"),
+        ("svd-trunc", "the gradient is (nan|inf)"),
+    ],
+)
+def test_covariances_that_overflow(method, problem, tmp_path):
+    """Finite features of 1e25, whose squares are not: met in forward, loss or gradient, before a change."""
 
     def action(module):
         module.state_dict()["model.backbone.body.7.weight"].mul_(1e25)
+        before.update({k: v.clone() for k, v in module.named_parameters()})
 
-    report, _ = broken_run(tmp_path, 1, action, compute_dtype="float32")
-    assert "the features or covariances are not finite" in report
+    before = {}
+    report, state = broken_run(tmp_path, 1, action, method=method, compute_dtype="float32")
+    assert re.search(rf"epoch 0, step 1, method {method}: {problem}", report)
+    assert "not finite: 0 weights, 0 buffers" in report
     assert re.search(r"largest eigenvalue \d(\.\d+)?e\+[45]\d", report)
+    assert all(torch.equal(state["state_dict"][k], v) for k, v in before.items())
+    again = replay(next(tmp_path.glob("nonfinite-*.pt")))
+    assert not again.is_finite
+    assert str(again) in report
 
 
 def test_the_command_of_the_report_computes_the_step_again(tmp_path):
@@ -153,7 +138,7 @@ def test_other_mistakes_in_a_step_are_left_as_they_are(tmp_path):
     def action(module):
         raise ValueError("something else")
 
-    with pytest.raises(ValueError, match="^something else$"):
+    with pytest.raises(ValueError, match=r"^something else$"):
         run(tmp_path, config=SHORT, callbacks=[At(1, action)])
     assert not list(tmp_path.glob("nonfinite-*"))
 
