@@ -13,7 +13,7 @@ import pytest
 
 from rootpool.train.failures import explained_deaths
 from rootpool.train.settings import merge
-from small_runs import CONFIG, assert_same_state, final, run
+from small_runs import BATCHES, CONFIG, EPOCHS, assert_same_state, final, run
 
 SECONDS = 60  # of patience with a busy machine; loaders and Lightning look every 5
 
@@ -34,10 +34,12 @@ class KillWorker(pl.Callback):
 def test_a_loading_process_that_dies(tmp_path):
     config = merge(CONFIG, {"data": {"workers": 1}})
     killer = KillWorker(7)
-    with pytest.raises(ChildProcessError, match=r"loads images has died \(DataLoader worker .*--res"):
+    with pytest.raises(
+        ChildProcessError, match=r"loads images has died \(DataLoader worker .*--res"
+    ):
         run(tmp_path / "killed", config=config, callbacks=[killer])
     assert time.monotonic() - killer.moment < SECONDS
-    assert final(tmp_path / "killed")["global_step"] == 6
+    assert 6 <= final(tmp_path / "killed")["global_step"] < EPOCHS * BATCHES
     run(tmp_path / "killed", config=config, resume=True)
     run(tmp_path / "whole")
     assert_same_state(final(tmp_path / "killed"), final(tmp_path / "whole"))
@@ -80,18 +82,34 @@ def test_one_rank_of_two_that_dies(victim, tmp_path):
         wait_until(lambda: not alive(ranks[1 - victim]))
         assert time.monotonic() - moment < SECONDS
     finally:
-        first.kill()
+        for pid in (first.pid, *children(first.pid)):
+            os.kill(pid, signal.SIGKILL)
     assert first.wait() != 0
     text = (tmp_path / "said").read_text()
-    assert "another process of this training has ended" in text or f"PID {second} terminated" in text
+    assert (
+        "another process of this training has ended" in text or f"PID {second} terminated" in text
+    )
     assert final(tmp_path)["global_step"] % 2 == 0
 
 
 @pytest.mark.parametrize(
     ("said", "error", "message"),
     [
-        ("DataLoader worker (pid 7) is killed by signal: Killed. ", ChildProcessError, "fewer data.w"),
-        ("[gloo/pair.cc:553] Connection closed by peer [::1]:99", ConnectionError, "has ended .*gloo"),
+        (
+            "DataLoader worker (pid 7) is killed by signal: Killed. ",
+            ChildProcessError,
+            "fewer data.w",
+        ),
+        (
+            "[gloo/pair.cc:553] Connection closed by peer [::1]:99",
+            ConnectionError,
+            "has ended .*gloo",
+        ),
+        (
+            "A process in the process pool was terminated abruptly",
+            ChildProcessError,
+            "--workers .* kept",
+        ),
         ("mat1 and mat2 shapes cannot be multiplied", RuntimeError, "^mat1 and mat2 shapes"),
     ],
 )
