@@ -71,8 +71,13 @@ def test_any_file_is_named_with_the_space(disk):
 
 def test_a_cache_takes_its_space_at_once_or_not_at_all(disk):
     """Memory maps that find no space later end the process by a signal."""
-    with pytest.raises(OSError, match=r"it needs 6.0 MB, 4.2 of 4.2 MB free\).*late.npy"):
+    with pytest.raises(OSError, match=r"of 4.2 MB free, 6.0 MB needed\).*late.npy"):
         BlockStore.open(disk / "cache", {}, lambda: {"early": [4, 100], "late": [30, 100_000]})
     assert not list(disk.iterdir())
-    BlockStore.open(disk / "cache", {}, lambda: {"late": [10, 100_000]})
+    store = BlockStore.open(disk / "cache", {}, lambda: {"late": [10, 100_000]})
     assert (disk / "cache" / "late.npy").stat().st_blocks * 512 >= 2_000_000
+    fill(disk, leave=0)
+    store.arrays["late"][:] = 1
+    with pytest.raises(OSError, match=r"No space left .*0.0 of 4.2 MB free\).*blocks.jsonl"):
+        store.finish(slice(0, 10))
+    assert store.missing(10) == [slice(0, 10)]

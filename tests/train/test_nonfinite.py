@@ -28,10 +28,11 @@ class At(pl.Callback):
             self.action(pl_module)
 
 
-def broken_run(folder, step=-1, action=None, **model) -> tuple[str, dict]:
+def broken_run(folder, step=-1, action=None, options=None, **model) -> tuple[str, dict]:
     """The report of a run that ends by it, and the state in its file."""
+    config = merge(SHORT, {"model": model}, options or {})
     with pytest.raises(NonFiniteError) as caught:
-        run(folder, config=merge(SHORT, {"model": model}), callbacks=[At(step, action)])
+        run(folder, config=config, callbacks=[At(step, action)])
     (path,) = folder.glob("nonfinite-*.pt")
     assert str(path) in str(caught.value)
     return str(caught.value), torch.load(path, weights_only=True)
@@ -113,8 +114,10 @@ def test_covariances_that_overflow(method, problem, tmp_path):
     assert str(again) in report
 
 
-def test_the_command_of_the_report_computes_the_step_again(tmp_path, capsys):
-    report, _ = broken_run(tmp_path, 1, put(FIRST, torch.nan))
+@pytest.mark.parametrize("precision", ["32-true", "64-true"])
+def test_the_command_of_the_report_computes_the_step_again(precision, tmp_path, capsys):
+    options = {"trainer": {"precision": precision}}
+    report, _ = broken_run(tmp_path, 1, put(FIRST, torch.nan), options)
     (code,) = re.findall(r'python -c "(.*)"', report)
     exec(code)
     printed = capsys.readouterr().out.strip()

@@ -5,11 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["free_space", "remove_parts", "write_atomically"]
+__all__ = ["named_if_full", "remove_parts", "write_atomically"]
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -28,37 +29,45 @@ def write_atomically(path: str | Path, content: str | bytes | Callable[[BinaryIO
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    with named_if_full(path):
+        try:
+            with open(part, "wb") as file:
+                if callable(content):
+                    content(file)
+                else:
+                    file.write(
+                        content.encode(errors="replace") if isinstance(content, str) else content
+                    )
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
+    return path
+
+
+@contextmanager
+def named_if_full(path: Path, needs: int | None = None) -> Iterator[None]:
+    """Let the error of a full disk name the file and the space.
+
+    Args:
+        path: of the file.
+        needs: bytes that it will have, where that is known.
+    """
     try:
-        with open(part, "wb") as file:
-            if callable(content):
-                content(file)
-            else:
-                file.write(
-                    content.encode(errors="replace") if isinstance(content, str) else content
-                )
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
+        yield
     except (OSError, RuntimeError) as error:
         # torch.save meets the full disk as an OSError and then says that a position was unexpected.
         reason = error if isinstance(error, OSError) else error.__context__
         if not isinstance(reason, OSError) or reason.errno not in FULL:
             raise
-        part.unlink(missing_ok=True)  # it would count as used
-        text = f"{reason.strerror} ({free_space(path.parent)})"
-        raise OSError(reason.errno, text, str(path)) from error
-    finally:
-        part.unlink(missing_ok=True)
-    return path
+        usage = shutil.disk_usage(path.parent)
+        space = f"{usage.free / 1e6:.1f} of {usage.total / 1e6:.1f} MB free"
+        space += "" if needs is None else f", {needs / 1e6:.1f} MB needed"
+        raise OSError(reason.errno, f"{reason.strerror} ({space})", str(path)) from error
 
 
 def remove_parts(folder: str | Path) -> None:
     """Remove what killed processes left of files that they were writing to a folder."""
     for part in Path(folder).glob(".*.part"):
         part.unlink(missing_ok=True)
-
-
-def free_space(folder: str | Path) -> str:
-    """The space on the disk of a folder, in words: ``"1.5 of 64.0 MB free"``."""
-    usage = shutil.disk_usage(folder)
-    return f"{usage.free / 1e6:.1f} of {usage.total / 1e6:.1f} MB free"

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.format import open_memmap
 
-from rootpool.analysis.files import free_space, write_atomically
+from rootpool.analysis.files import named_if_full, write_atomically
 
 __all__ = ["BlockStore"]
 
@@ -93,7 +93,8 @@ class BlockStore:
         for array in self.arrays.values():
             array.flush()  # the data are on the disk before the line that vouches for them
         line = json.dumps([rows.start, rows.stop, self._checksums(rows)])
-        with (self.directory / JOURNAL).open("a") as journal:
+        path = self.directory / JOURNAL
+        with named_if_full(path), path.open("a") as journal:
             journal.write(f"\n{line}\n")  # a line that was cut off ends before it
             journal.flush()
             os.fsync(journal.fileno())
@@ -127,16 +128,11 @@ def _create(directory: Path, name: str, shape: Sequence[int]) -> np.memmap[Any, 
     map ends the process by a signal (SIGBUS), without an error.
     """
     path = directory / f"{name}.npy"
-    try:
+    with named_if_full(path, needs=2 * math.prod(shape)):
         array = _open(directory, name, shape, "w+")
         if hasattr(os, "posix_fallocate"):  # not on Windows and macOS
             with path.open("r+b") as file:
                 os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
-    except OSError as error:
-        path.unlink(missing_ok=True)
-        needs = 2 * math.prod(shape) / 1e6
-        reason = f"{error.strerror} (it needs {needs:.1f} MB, {free_space(directory)})"
-        raise OSError(error.errno, reason, str(path)) from error
     return array
 
 
