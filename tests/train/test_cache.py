@@ -2,10 +2,6 @@
 
 import os
 import pickle
-import signal
-import subprocess
-import sys
-import textwrap
 from dataclasses import dataclass
 
 import numpy as np
@@ -180,40 +176,6 @@ def test_any_file_may_be_cut_or_gone(files, tmp_path, name, accident):
     assert_right(cache, files, network)
     again, _ = make(files, tmp_path)
     assert again.seen == 0
-
-
-KILLED = """
-    import os, signal, sys
-    sys.path.insert(0, {tests!r})
-    from pathlib import Path
-    import torch
-    from test_cache import BATCH, TRANSFORM, Tiny
-    from rootpool.train.cache import cache_features
-
-    class Deadly(Tiny):
-        def forward(self, x):
-            if self.seen >= 40:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return super().forward(x)
-
-    Deadly.__name__ = "Tiny"
-    torch.set_num_threads(1)
-    files = {files!r}
-    cache_features(Deadly(), files, TRANSFORM, {cache!r}, batch_size=BATCH, progress=False)
-"""
-
-
-def test_goes_on_after_kill_9(files, tmp_path):
-    script = textwrap.dedent(KILLED).format(
-        tests=os.path.dirname(__file__),
-        files=[str(f) for f in files],
-        cache=str(tmp_path / "cache"),
-    )
-    killed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
-    network, cache = make(files, tmp_path)
-    assert network.seen == COUNT - 32  # the first block was finished
-    assert_right(cache, files, network)
 
 
 def test_progress_is_shown_when_there_is_any(files, tmp_path, capsys):

@@ -8,7 +8,6 @@ import sys
 import pytest
 import torch
 
-from images import make_image_tree
 from rootpool.analysis.files import write_atomically
 from rootpool.cli import main
 from rootpool.train.checkpoints import AtomicCheckpointIO
@@ -65,26 +64,3 @@ def test_code_in_a_checkpoint_is_not_executed(tmp_path, monkeypatch, capsys):
     assert main(["evaluate", "evil.ckpt"]) == 1
     assert "is not a checkpoint of rootpool train" in capsys.readouterr().err
     assert not (tmp_path / "executed").exists()
-
-
-@pytest.mark.parametrize("workers", [0, 1])
-def test_a_truncated_image_is_named_and_can_be_left_out(tmp_path, workers, capsys):
-    data = make_image_tree(tmp_path / "data", classes=2, per_class=3)
-    bad = data / "train" / "class01" / "1.jpg"
-    bad.write_bytes(bad.read_bytes()[:300])
-    arguments = [
-        "train",
-        "--recipe=resnet50-imagenet-gap",
-        f"--data={data}",
-        "model.backbone=resnet10t",
-        "data.batch_size=5",
-        f"data.workers={workers}",
-        "data.resize=32",
-        "data.crop=32",
-        "trainer.max_epochs=2",
-        "trainer.num_sanity_val_steps=0",
-    ]
-    assert main([*arguments, f"--output={tmp_path / 'raise'}"]) == 1
-    assert f"cannot decode {bad}" in capsys.readouterr().err
-    assert main([*arguments, f"--output={tmp_path / 'skip'}", "--on-bad-image=skip"]) == 0
-    assert f"cannot decode {bad}" in capsys.readouterr().err

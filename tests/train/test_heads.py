@@ -101,3 +101,14 @@ def test_wrong_input(data):
         train_head(Head((Branch("late"),)), cache, labels[1:], CLASSES)
     with pytest.raises(KeyError, match="no stage 'early'; it has late, other"):
         train_head(Head((Branch("early"),)), cache, labels, CLASSES)
+
+
+@pytest.mark.parametrize("method", ["isqrt-cov", "gap"])
+def test_a_loss_that_is_not_finite_is_an_error(data, method):
+    cache, labels = data
+    absurd = Schedule(epochs=4, batch_size=8, reduction_rate=3e19, classifier_rate=1e30)
+    head = Head((Branch("late", method, reduction=4),), absurd)
+    with pytest.raises(
+        FloatingPointError, match=r"became (nan|inf) in epoch \d with seed 0; .*3e\+19"
+    ):
+        train_head(head, cache, labels, CLASSES)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["write_atomically"]
+__all__ = ["named_if_full", "remove_parts", "write_atomically"]
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def write_atomically(path: str | Path, content: str | bytes | Callable[[BinaryIO], object]) -> Path:
@@ -24,17 +29,45 @@ def write_atomically(path: str | Path, content: str | bytes | Callable[[BinaryIO
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with open(part, "wb") as file:
-            if callable(content):
-                content(file)
-            else:
-                file.write(
-                    content.encode(errors="replace") if isinstance(content, str) else content
-                )
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    with named_if_full(path):
+        try:
+            with open(part, "wb") as file:
+                if callable(content):
+                    content(file)
+                else:
+                    file.write(
+                        content.encode(errors="replace") if isinstance(content, str) else content
+                    )
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
     return path
+
+
+@contextmanager
+def named_if_full(path: Path, needs: int | None = None) -> Iterator[None]:
+    """Let the error of a full disk name the file and the space.
+
+    Args:
+        path: of the file.
+        needs: bytes that it will have, where that is known.
+    """
+    try:
+        yield
+    except (OSError, RuntimeError) as error:
+        # torch.save meets the full disk as an OSError and then says that a position was unexpected.
+        reason = error if isinstance(error, OSError) else error.__context__
+        if not isinstance(reason, OSError) or reason.errno not in FULL:
+            raise
+        usage = shutil.disk_usage(path.parent)
+        space = f"{usage.free / 1e6:.1f} of {usage.total / 1e6:.1f} MB free"
+        space += "" if needs is None else f", {needs / 1e6:.1f} MB needed"
+        raise OSError(reason.errno, f"{reason.strerror} ({space})", str(path)) from error
+
+
+def remove_parts(folder: str | Path) -> None:
+    """Remove what killed processes left of files that they were writing to a folder."""
+    for part in Path(folder).glob(".*.part"):
+        part.unlink(missing_ok=True)

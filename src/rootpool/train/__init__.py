@@ -4,7 +4,9 @@ from .datamodule import ImageData
 from .evaluation import TrainedRun, evaluate, load_run, predict
 from .hybrid import HybridProtocol, HybridSchedule, covariance_pools, set_method
 from .module import PooledTraining
+from .nonfinite import NonFiniteError
 from .recipes import Recipe, load_recipe, recipe_names
+from .replay import Replay, replay
 from .run import Run, prepare
 from .settings import SettingsError, resolve
 
@@ -12,8 +14,10 @@ __all__ = [
     "HybridProtocol",
     "HybridSchedule",
     "ImageData",
+    "NonFiniteError",
     "PooledTraining",
     "Recipe",
+    "Replay",
     "Run",
     "SettingsError",
     "TrainedRun",
@@ -24,6 +28,7 @@ __all__ = [
     "predict",
     "prepare",
     "recipe_names",
+    "replay",
     "resolve",
     "set_method",
 ]

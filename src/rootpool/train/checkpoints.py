@@ -25,10 +25,10 @@ class AtomicCheckpointIO(TorchCheckpointIO):
     ) -> None:
         try:
             write_atomically(path, lambda file: torch.save(checkpoint, file))
-        except (OSError, RuntimeError) as error:  # torch reports a full disk as a RuntimeError
+        except OSError as error:
             raise OSError(
-                f"could not write the checkpoint {path}: {error}; the one before it is still good. "
-                "Free some space, then go on with --resume"
+                f"could not write the checkpoint {path}: {error.strerror or error}; the one before it is "
+                "still good. Free some space, then go on with --resume"
             ) from error
 
     def load_checkpoint(

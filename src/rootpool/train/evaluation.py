@@ -11,11 +11,10 @@ import torch
 
 from .data import PHOTO_PATCHES, ImageSplits, decode_image
 from .datamodule import ImageData
-from .hybrid import covariance_pools, set_method
-from .module import PooledTraining
+from .module import PooledTraining, rebuild
 from .quiet import quiet_lightning
-from .run import make_trainer
 from .settings import SettingsError
+from .trainer import make_trainer
 
 __all__ = ["TrainedRun", "evaluate", "load_run", "predict"]
 
@@ -47,19 +46,14 @@ def load_run(checkpoint: str | Path) -> TrainedRun:
         )
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
-        options = dict(state["hyper_parameters"])
+        state["hyper_parameters"] = dict(state["hyper_parameters"])
         data_options = dict(state["datamodule_hyper_parameters"])
     except Exception as error:  # whatever a file that is no checkpoint leads to
         raise SettingsError(
             f"{path} is not a checkpoint of rootpool train ({type(error).__name__}: {error}); for those of "
             "other repositories see rootpool.models.load_checkpoint"
         ) from error
-    options["weights"] = None  # its own follow
-    module = PooledTraining(**options)
-    module.load_state_dict(state["state_dict"])
-    if covariance_pools(module) and state["method"] != options["method"]:
-        set_method(module, state["method"])
-    return TrainedRun(module.eval(), data_options, state["epoch"])
+    return TrainedRun(rebuild(state).eval(), data_options, state["epoch"])
 
 
 def evaluate(run: TrainedRun, root: str | None = None, **trainer_options: Any) -> dict[str, float]:

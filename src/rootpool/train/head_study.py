@@ -22,6 +22,7 @@ import rootpool
 from rootpool.analysis.files import write_atomically
 
 from .cache import FeatureCache
+from .failures import explained_deaths
 from .heads import Head, predict, train_head
 
 __all__ = ["Examples", "HeadResult", "hold_out", "run_heads"]
@@ -212,7 +213,8 @@ def run_heads(
             min(workers or os.cpu_count() or 1, len(waiting)), context, _start_worker, (epochs,)
         ) as pool:
             running = {pool.submit(_run, job, paths[which]) for which, job in waiting.items()}
-            _wait_for(running, lambda: on_progress(epochs.value / total, results.read()))
+            with explained_deaths():
+                _wait_for(running, lambda: on_progress(epochs.value / total, results.read()))
     return results.read()
 
 

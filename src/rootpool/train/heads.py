@@ -104,6 +104,9 @@ def train_head(
         seed: of initialisation, order and views. Torch's global generator is left as it was.
         images: indices of those to train on; None for all.
         on_epoch: called with the number of the epoch and its mean loss.
+
+    Raises:
+        FloatingPointError: the loss became NaN or infinite.
     """
     if len(labels) != len(cache):
         raise ValueError(f"expected a label for each of {len(cache)} images, got {len(labels)}")
@@ -124,6 +127,11 @@ def train_head(
             views = torch.randint(cache.views, batch.shape, generator=order)
             logits = module(cache.batch(batch, views))
             loss = F.cross_entropy(logits, labels[batch], label_smoothing=schedule.label_smoothing)
+            if not loss.isfinite():
+                raise FloatingPointError(
+                    f"the loss of the head became {loss.item():g} in epoch {epoch} with seed {seed}; try "
+                    f"lower rates than {schedule.reduction_rate:g} and {schedule.classifier_rate:g}"
+                )
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 import lightning.pytorch as pl
@@ -15,10 +15,10 @@ from torchmetrics.classification import MulticlassAccuracy
 from rootpool.models import create_model, load_checkpoint, parameter_groups
 from rootpool.nn import BASELINES, METHODS
 
-from .hybrid import covariance_pools
+from .hybrid import covariance_pools, set_method
 from .sampling import derive_seed
 
-__all__ = ["PooledTraining"]
+__all__ = ["PooledTraining", "rebuild"]
 
 
 Precision = Literal["float32", "float64"]
@@ -80,9 +80,9 @@ class PooledTraining(pl.LightningModule):
             load_checkpoint(weights, self.model, num_classes=num_classes)
         self.metrics = nn.ModuleDict(
             {
-                "train_loss": MeanMetric(),
+                "train_loss": MeanMetric(nan_strategy="disable"),
                 "train_error": _accuracy(num_classes, 1),
-                "val_loss": MeanMetric(),
+                "val_loss": MeanMetric(nan_strategy="disable"),
                 "val_error": _accuracy(num_classes, 1),
                 "val_error5": _accuracy(num_classes, 5),
             }
@@ -107,8 +107,8 @@ class PooledTraining(pl.LightningModule):
     def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
         return self._loss("train", batch)
 
-    def validation_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
-        self._loss("val", batch)
+    def validation_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
+        return self._loss("val", batch)
 
     def _loss(self, split: str, batch: tuple[Tensor, Tensor]) -> Tensor:
         images, labels = batch
@@ -168,6 +168,16 @@ class PooledTraining(pl.LightningModule):
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         self.history = list(checkpoint["history"])
+
+
+def rebuild(checkpoint: Mapping[str, Any]) -> PooledTraining:
+    """The network of a checkpoint, with the method that was in use when it was saved."""
+    options = {**checkpoint["hyper_parameters"], "weights": None}  # its own follow
+    module = PooledTraining(**options)
+    module.load_state_dict(checkpoint["state_dict"])
+    if covariance_pools(module) and checkpoint["method"] != options["method"]:
+        set_method(module, checkpoint["method"])
+    return module
 
 
 def _accuracy(num_classes: int, k: int) -> MulticlassAccuracy:

@@ -14,17 +14,20 @@ from lightning.pytorch.loggers import TensorBoardLogger
 from lightning.pytorch.utilities import rank_zero_only
 
 from rootpool.analysis.callbacks import SpectrumMonitor
-from rootpool.analysis.files import write_atomically
+from rootpool.analysis.files import remove_parts, write_atomically
 from rootpool.analysis.records import write_records
 
 from .checkpoints import AtomicCheckpointIO
 from .datamodule import ImageData
+from .failures import explained_deaths
 from .hybrid import HybridProtocol
 from .module import PooledTraining
+from .nonfinite import NonFiniteGuard
 from .quiet import quiet_lightning
 from .settings import SettingsError, as_yaml, hybrid_schedule
+from .trainer import make_trainer
 
-__all__ = ["Run", "make_trainer", "prepare"]
+__all__ = ["Run", "prepare"]
 
 LAST = "last.ckpt"
 
@@ -37,6 +40,7 @@ class Run:
     module: PooledTraining
     data: ImageData
     output: Path
+    guard: NonFiniteGuard
 
     @property
     def last(self) -> Path:
@@ -44,24 +48,20 @@ class Run:
         return self.output / LAST
 
     def fit(self, *, resume_from: str | Path | None = None) -> None:
-        """Train to the end, from the beginning or from a checkpoint of any moment."""
-        with quiet_lightning():
+        """Train to the end, from the beginning or from a checkpoint of any moment.
+
+        Raises:
+            NonFiniteError: a loss, gradient or weight became NaN or infinite.
+            ChildProcessError: a process that loads images died.
+            ConnectionError: another process of a distributed training ended.
+        """
+        with quiet_lightning(), explained_deaths(), self.guard.reporting():
             self.trainer.fit(
                 self.module,
                 datamodule=self.data,
                 ckpt_path=None if resume_from is None else str(resume_from),
                 weights_only=True,
             )
-
-
-def make_trainer(**options: Any) -> pl.Trainer:
-    """Lightning's Trainer with what is the same for training and evaluation."""
-    with quiet_lightning():
-        return pl.Trainer(
-            **options,
-            use_distributed_sampler=False,  # ours neither pads nor depends on the number of processes
-            enable_model_summary=False,
-        )
 
 
 def prepare(
@@ -88,17 +88,19 @@ def prepare(
     module = PooledTraining(
         **settings.model.as_dict(), num_classes=len(classes), classes=classes, seed=settings.seed
     )
+    guard = NonFiniteGuard(output)
     trainer = make_trainer(
         **settings.trainer.as_dict(),
-        callbacks=[*_callbacks(settings, output, progress), *callbacks],
+        callbacks=[guard, *_callbacks(settings, output, progress), *callbacks],
         logger=TensorBoardLogger(output, name="", version="", default_hp_metric=False),
         plugins=[AtomicCheckpointIO()],
         default_root_dir=output,
         enable_progress_bar=progress,
     )
     if trainer.is_global_zero:
+        remove_parts(output)
         write_atomically(output / "config.yaml", as_yaml(settings))
-    return Run(trainer, module, data, output)
+    return Run(trainer, module, data, output, guard)
 
 
 class RecordFiles(Checkpoint):

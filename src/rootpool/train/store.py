@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import shutil
 import zlib
@@ -23,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.format import open_memmap
 
-from rootpool.analysis.files import write_atomically
+from rootpool.analysis.files import named_if_full, write_atomically
 
 __all__ = ["BlockStore"]
 
@@ -63,7 +64,11 @@ class BlockStore:
         shutil.rmtree(directory, ignore_errors=True)
         directory.mkdir(parents=True)
         new = {name: list(shape) for name, shape in shapes().items()}
-        arrays = {name: _open(directory, name, new[name], "w+") for name in new}
+        try:
+            arrays = {name: _create(directory, name, new[name]) for name in new}
+        except OSError:
+            shutil.rmtree(directory)
+            raise
         # Last, and at once: where the description is, the arrays are too.
         write_atomically(directory / ABOUT, json.dumps({**description, "shapes": new}, indent=1))
         return cls(directory, arrays)
@@ -88,7 +93,8 @@ class BlockStore:
         for array in self.arrays.values():
             array.flush()  # the data are on the disk before the line that vouches for them
         line = json.dumps([rows.start, rows.stop, self._checksums(rows)])
-        with (self.directory / JOURNAL).open("a") as journal:
+        path = self.directory / JOURNAL
+        with named_if_full(path), path.open("a") as journal:
             journal.write(f"\n{line}\n")  # a line that was cut off ends before it
             journal.flush()
             os.fsync(journal.fileno())
@@ -113,6 +119,21 @@ class BlockStore:
                 continue
         for (start, stop), checksums in last.items():
             yield slice(start, stop), checksums
+
+
+def _create(directory: Path, name: str, shape: Sequence[int]) -> np.memmap[Any, Any]:
+    """A new array whose whole space on the disk is its own.
+
+    Otherwise the file would have holes, and a disk that is full when one is filled through the memory
+    map ends the process by a signal (SIGBUS), without an error.
+    """
+    path = directory / f"{name}.npy"
+    with named_if_full(path, needs=2 * math.prod(shape)):
+        array = _open(directory, name, shape, "w+")
+        if hasattr(os, "posix_fallocate"):  # not on Windows and macOS
+            with path.open("r+b") as file:
+                os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+    return array
 
 
 def _open(

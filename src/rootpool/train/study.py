@@ -27,6 +27,7 @@ import torch
 import rootpool
 from rootpool.analysis.files import write_atomically
 
+from .failures import explained_deaths
 from .run import monitors, prepare
 from .settings import as_yaml, hybrid_schedule, merge, resolve
 
@@ -145,6 +146,7 @@ def run_trials(
         pool = stack.enter_context(
             ProcessPoolExecutor(workers or os.cpu_count() or 1, mp_context=context)
         )
+        stack.enter_context(explained_deaths())
         _schedule(waiting, folder, events, pool)
     return [json.loads((folder / trial.key / "result.json").read_text()) for trial in trials]
 

@@ -1,0 +1,158 @@
+"""Training ends where numbers end: with a report, and a file that computes the step again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as pl
+import torch
+from torch import Tensor
+from torch.linalg import LinAlgError
+
+import rootpool
+from rootpool.analysis.files import write_atomically
+
+from .replay import Replay, largest_magnitude, replay_state
+
+__all__ = ["NonFiniteError", "NonFiniteGuard"]
+
+
+class NonFiniteError(FloatingPointError):
+    """A loss, gradient or weight became NaN or infinite."""
+
+
+class NonFiniteGuard(pl.Callback):
+    """Stops at the first loss, gradient or saved weight that is not finite, before anything is changed.
+
+    The step is then in ``nonfinite-*.pt`` in the folder, for :func:`rootpool.train.replay`, and weights
+    that are not finite never replace a checkpoint. With a gradient scaler (``16-mixed``), whose
+    gradients overflow now and then on purpose, gradients are not looked at.
+
+    Args:
+        folder: for the file.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.report: str | None = None
+        self._batch: Any = None
+        self._split = "train"
+        self._within_step = False
+
+    # What is looked at
+
+    def on_before_backward(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, loss: Tensor
+    ) -> None:
+        _require_finite("the loss", loss)
+
+    def on_after_backward(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        if getattr(trainer.precision_plugin, "scaler", None) is None:
+            gradients = [p.grad for p in pl_module.parameters() if p.grad is not None]
+            _require_finite("the gradient", largest_magnitude(gradients))
+
+    def on_validation_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, *args: Any
+    ) -> None:
+        _require_finite("the validation loss", outputs)
+        self._within_step = False
+
+    def on_save_checkpoint(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        for name, value in checkpoint["state_dict"].items():
+            _require_finite(f"{name}, which was to be saved,", value)
+
+    # Where we are
+
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        self._batch, self._split, self._within_step = batch, "train", True
+
+    def on_train_batch_end(self, trainer: pl.Trainer, *args: Any) -> None:
+        self._within_step = False
+
+    def on_validation_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, *args: Any
+    ) -> None:
+        self._batch, self._split, self._within_step = batch, "val", True
+
+    # What is done
+
+    def on_exception(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
+    ) -> None:
+        # The spectral methods refuse features that are not finite before there is a loss.
+        refused = self._within_step and isinstance(exception, ValueError | LinAlgError)
+        if not refused and not isinstance(exception, NonFiniteError):
+            return
+        state = self._state(trainer, pl_module)
+        again = _try_replay(state)
+        if refused and isinstance(again, Replay) and again.is_finite:
+            return  # a mistake of another kind
+        what = "the features or covariances are not finite" if refused else str(exception)
+        where = "epoch {epoch}, step {global_step}, method {method}".format_map(state)
+        advice = (
+            f"the checkpoints in {self.folder} are as they were before; try --weights with one of them and "
+            f"a lower model.lr than {pl_module.hparams['lr']:g}"
+        )
+        self.report = "\n".join(
+            [f"{where}: {what}", str(again), _write(self.folder, state), advice]
+        )
+
+    def _state(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> dict[str, Any]:
+        """What the step depends on, with the keys of a checkpoint."""
+        return {
+            "rootpool": rootpool.__version__,
+            "torch": str(torch.__version__),
+            "epoch": trainer.current_epoch,
+            "global_step": trainer.global_step,
+            "split": self._split,
+            "rank": trainer.global_rank,
+            "precision": trainer.precision,
+            "method": pl_module.pooling,
+            "hyper_parameters": dict(pl_module.hparams),
+            "datamodule_hyper_parameters": dict(trainer.datamodule.hparams),  # type: ignore[attr-defined]
+            "state_dict": {name: value.cpu() for name, value in pl_module.state_dict().items()},
+            "batch": [part.cpu() for part in self._batch],
+        }
+
+    @contextmanager
+    def reporting(self) -> Iterator[None]:
+        """Raise the report instead of the short error that led to it."""
+        try:
+            yield
+        except (NonFiniteError, ValueError, LinAlgError) as error:
+            if self.report is None:
+                raise
+            raise NonFiniteError(self.report) from error
+
+
+def _require_finite(what: str, value: Tensor) -> None:
+    if not value.isfinite().all():
+        found = f" {value.item():g}" if value.numel() == 1 else " not finite"
+        raise NonFiniteError(f"{what} is{found}")
+
+
+def _try_replay(state: dict[str, Any]) -> Replay | str:
+    try:
+        return replay_state(state)
+    except Exception as error:  # the report must not be lost for it
+        return f"the step could not be computed again: {type(error).__name__}: {error}"
+
+
+def _write(folder: Path, state: dict[str, Any]) -> str:
+    name = f"nonfinite-epoch{state['epoch']}-step{state['global_step']}-rank{state['rank']}.pt"
+    path = folder / name
+    try:
+        write_atomically(path, lambda file: torch.save(state, file))
+    except (OSError, RuntimeError) as error:
+        return f"{path} could not be written: {error}"
+    return (
+        f"{path} has the batch and all weights; to compute the step again: "
+        f'python -c "from rootpool.train import replay; print(replay({str(path)!r}))"'
+    )

@@ -1,0 +1,63 @@
+"""A training of some seconds, and whether two of them ended in the same state."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from rootpool.train.run import Run, prepare
+from rootpool.train.settings import resolve
+
+EPOCHS, BATCHES = 4, 5
+CONFIG = {
+    "model": {"method": "svd-pade", "lr": 0.08, "milestones": [1, 3]},
+    "hybrid": {"switch_epoch": 2, "warmup_epochs": 1},
+    "data": {"root": "photo-patches", "batch_size": 16, "workers": 0},
+    "trainer": {
+        "max_epochs": EPOCHS,
+        "accelerator": "cpu",
+        "limit_train_batches": BATCHES,
+        "limit_val_batches": 1,
+        "num_sanity_val_steps": 0,
+        "log_every_n_steps": 1,
+    },
+    "save_every": 2,
+    "spectrum_every": 3,
+}
+PARTS = ("state_dict", "optimizer_states", "lr_schedulers", "history", "method", "global_step")
+
+
+def run(folder: Path, *, resume: bool = False, config=CONFIG, callbacks=()) -> Run:
+    """Train in a folder, from its last checkpoint or from the beginning."""
+    prepared = prepare(resolve(config), folder, resume=resume, progress=False, callbacks=callbacks)
+    prepared.fit(resume_from=prepared.last if resume and prepared.last.is_file() else None)
+    return prepared
+
+
+def final(folder: Path) -> dict:
+    return torch.load(folder / "last.ckpt", weights_only=True)
+
+
+def flatten(value, path="") -> dict[str, object]:
+    items = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else None
+    )
+    if items is None:
+        return {path: value}
+    return {k: v for key, part in items for k, v in flatten(part, f"{path}/{key}").items()}
+
+
+def assert_same_state(got: dict, expected: dict) -> None:
+    """The same bits; only the means over an epoch of training count from its last resume on."""
+    for part in PARTS:
+        ours, theirs = flatten(got[part]), flatten(expected[part])
+        assert ours.keys() == theirs.keys()
+        for key, value in theirs.items():
+            tensor = isinstance(value, torch.Tensor)
+            same = torch.equal(ours[key], value) if tensor else ours[key] == value
+            assert same or "train_" in key, f"{part}{key}: {ours[key]} instead of {value}"

@@ -1,0 +1,118 @@
+"""Processes that die: the training ends soon, says why, and goes on from where it was."""
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import lightning.pytorch as pl
+import pytest
+
+from rootpool.train.failures import explained_deaths
+from rootpool.train.settings import merge
+from small_runs import BATCHES, CONFIG, EPOCHS, assert_same_state, final, run
+
+SECONDS = 60  # of patience with a busy machine; loaders and Lightning look every 5
+
+
+class KillWorker(pl.Callback):
+    """kill -9 for a process that loads data, at the beginning of a step."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+        self.moment = 0.0
+
+    def on_train_batch_start(self, trainer, *_) -> None:
+        if trainer.global_step == self.step:
+            self.moment = time.monotonic()
+            os.kill(multiprocessing.active_children()[0].pid, signal.SIGKILL)
+
+
+def test_a_loading_process_that_dies(tmp_path):
+    config = merge(CONFIG, {"data": {"workers": 1}})
+    killer = KillWorker(7)
+    with pytest.raises(
+        ChildProcessError, match=r"loads images has died \(DataLoader worker .*--res"
+    ):
+        run(tmp_path / "killed", config=config, callbacks=[killer])
+    assert time.monotonic() - killer.moment < SECONDS
+    assert 6 <= final(tmp_path / "killed")["global_step"] < EPOCHS * BATCHES
+    run(tmp_path / "killed", config=config, resume=True)
+    run(tmp_path / "whole")
+    assert_same_state(final(tmp_path / "killed"), final(tmp_path / "whole"))
+
+
+def wait_until(condition) -> None:
+    deadline = time.monotonic() + 5 * SECONDS
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def children(pid: int) -> list[int]:
+    """Those that run the same program: rank 1 is a child of rank 0."""
+    listed = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(k) for k in listed if b"rootpool" in Path(f"/proc/{k}/cmdline").read_bytes()]
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="needs /proc to find rank 1")
+@pytest.mark.parametrize("victim", [0, 1])
+def test_one_rank_of_two_that_dies(victim, tmp_path):
+    arguments = ["--recipe=patches-exact", f"--output={tmp_path}", "save_every=2"]
+    arguments += ["data.batch_size=32", "trainer.devices=2", "trainer.strategy=ddp"]
+    command = [sys.executable, "-m", "rootpool.cli", "train", *arguments]
+    with open(tmp_path / "said", "wb") as said:
+        first = subprocess.Popen(command, stdout=said, stderr=said)
+    try:
+        wait_until((tmp_path / "last.ckpt").exists)
+        (second,) = children(first.pid)
+        ranks = (first.pid, second)
+        moment = time.monotonic()
+        os.kill(ranks[victim], signal.SIGKILL)
+        wait_until(lambda: not alive(ranks[1 - victim]))
+        assert time.monotonic() - moment < SECONDS
+    finally:
+        for pid in (first.pid, *children(first.pid)):
+            os.kill(pid, signal.SIGKILL)
+    assert first.wait() != 0
+    text = (tmp_path / "said").read_text()
+    assert (
+        "another process of this training has ended" in text or f"PID {second} terminated" in text
+    )
+    assert final(tmp_path)["global_step"] % 2 == 0
+
+
+@pytest.mark.parametrize(
+    ("said", "error", "message"),
+    [
+        (
+            "DataLoader worker (pid 7) is killed by signal: Killed. ",
+            ChildProcessError,
+            "fewer data.w",
+        ),
+        (
+            "[gloo/pair.cc:553] Connection closed by peer [::1]:99",
+            ConnectionError,
+            "has ended .*gloo",
+        ),
+        (
+            "A process in the process pool was terminated abruptly",
+            ChildProcessError,
+            "--workers .* kept",
+        ),
+        ("mat1 and mat2 shapes cannot be multiplied", RuntimeError, "^mat1 and mat2 shapes"),
+    ],
+)
+def test_what_is_said(said, error, message):
+    with pytest.raises(error, match=message), explained_deaths():
+        raise RuntimeError(said)

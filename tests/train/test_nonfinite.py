@@ -1,0 +1,151 @@
+"""Numbers that are not finite end a training: with a report, a file, and good checkpoints."""
+
+import re
+
+import lightning.pytorch as pl
+import pytest
+import torch
+
+from rootpool.analysis import covariance_eigenvalues
+from rootpool.cli import main
+from rootpool.train import NonFiniteError, load_run, replay
+from rootpool.train.settings import merge
+from small_runs import CONFIG, final, run
+
+SHORT = merge(CONFIG, {"hybrid": None, "spectrum_every": 0, "trainer": {"max_epochs": 2}})
+FIRST = "model.backbone.body.0.weight"
+
+
+class At(pl.Callback):
+    """Does something to the module at the beginning of a step."""
+
+    def __init__(self, step, action) -> None:
+        self.step = step
+        self.action = action
+
+    def on_train_batch_start(self, trainer, pl_module, *_) -> None:
+        if trainer.global_step == self.step:
+            self.action(pl_module)
+
+
+def broken_run(folder, step=-1, action=None, options=None, **model) -> tuple[str, dict]:
+    """The report of a run that ends by it, and the state in its file."""
+    config = merge(SHORT, {"model": model}, options or {})
+    with pytest.raises(NonFiniteError) as caught:
+        run(folder, config=config, callbacks=[At(step, action)])
+    (path,) = folder.glob("nonfinite-*.pt")
+    assert str(path) in str(caught.value)
+    return str(caught.value), torch.load(path, weights_only=True)
+
+
+def put(name, value):
+    def action(module):
+        module.state_dict()[name].view(-1)[0] = value
+
+    return action
+
+
+def test_a_weight_that_is_nan(tmp_path):
+    report, state = broken_run(tmp_path, 3, put(FIRST, torch.nan))
+    assert "epoch 0, step 3, method svd-pade: the features or covariances are not fini" in report
+    assert "not finite: 1 weights" in report
+    assert re.search(r"sample 0 in model.pool: \d+ of 3136 features are not finite", report)
+    assert "lower model.lr than 0.08" in report
+    assert state["state_dict"][FIRST].isnan().sum() == 1
+    assert final(tmp_path)["global_step"] == 2  # a good one
+    assert all(value.isfinite().all() for value in final(tmp_path)["state_dict"].values())
+    run(tmp_path, config=SHORT, resume=True)
+    assert final(tmp_path)["global_step"] == 10
+
+
+def test_an_absurd_learning_rate_never_reaches_a_checkpoint(tmp_path):
+    report, state = broken_run(tmp_path, lr=1e5)
+    assert re.search(r"step 4, method svd-pade: model\S+, which was to be saved, is not", report)
+    assert final(tmp_path)["global_step"] == 2
+    assert all(value.isfinite().all() for value in final(tmp_path)["state_dict"].values())
+    assert not all(value.isfinite().all() for value in state["state_dict"].values())
+
+
+@pytest.mark.parametrize("method", ["isqrt-cov", "gap"])
+def test_a_loss_that_is_nan_without_being_refused(method, tmp_path):
+    report, _ = broken_run(tmp_path, method=method, lr=1e30)
+    assert f"epoch 0, step 1, method {method}: the loss is nan" in report
+
+
+def test_the_hardest_sample_has_the_largest_condition(tmp_path):
+    """Its eigenvalues are those of its features, computed here once more."""
+    report, state = broken_run(tmp_path, 2, put("model.classifier.weight", torch.inf))
+    assert re.search(r"the loss is (nan|inf)", report)
+    (hardest,) = replay(next(tmp_path.glob("nonfinite-*.pt"))).hardest
+    module = load_run(next(tmp_path.glob("nonfinite-*.pt"))).module.train()
+    with torch.no_grad():
+        lam = covariance_eigenvalues(module.model.backbone(state["batch"][0]))
+    kept = [spectrum[spectrum > 0] for spectrum in lam]
+    conditions = torch.stack([values[0] / values[-1] for values in kept])
+    assert hardest.sample == conditions.argmax()
+    assert hardest.statistics["lambda_1"] == pytest.approx(float(kept[hardest.sample][0]), rel=1e-5)
+    assert hardest.statistics["rank"] == len(kept[hardest.sample])
+    assert f"sample {hardest.sample} in model.pool: largest eigenvalue" in report
+
+
+@pytest.mark.parametrize(
+    ("method", "problem"),
+    [
+        ("power", "the features or covariances are not finite"),
+        ("isqrt-cov", "the loss is nan"),
+        ("svd-trunc", "the gradient is (nan|inf)"),
+    ],
+)
+def test_covariances_that_overflow(method, problem, tmp_path):
+    """Finite features of 1e25, whose squares are not: met in forward, loss or gradient, before a change."""
+
+    def action(module):
+        module.state_dict()["model.backbone.body.7.weight"].mul_(1e25)
+        before.update({k: v.clone() for k, v in module.named_parameters()})
+
+    before = {}
+    report, state = broken_run(tmp_path, 1, action, method=method, compute_dtype="float32")
+    assert re.search(rf"epoch 0, step 1, method {method}: {problem}", report)
+    assert "not finite: 0 weights, 0 buffers" in report
+    assert re.search(r"largest eigenvalue \d(\.\d+)?e\+[45]\d", report)
+    assert all(torch.equal(state["state_dict"][k], v) for k, v in before.items())
+    again = replay(next(tmp_path.glob("nonfinite-*.pt")))
+    assert not again.is_finite
+    assert str(again) in report
+
+
+@pytest.mark.parametrize("precision", ["32-true", "64-true"])
+def test_the_command_of_the_report_computes_the_step_again(precision, tmp_path, capsys):
+    options = {"trainer": {"precision": precision}}
+    report, _ = broken_run(tmp_path, 1, put(FIRST, torch.nan), options)
+    (code,) = re.findall(r'python -c "(.*)"', report)
+    exec(code)
+    printed = capsys.readouterr().out.strip()
+    assert printed in report
+    assert "features are not finite" in printed
+
+
+def test_validation_that_is_not_finite_is_no_epoch(tmp_path):
+    """Running statistics are used in validation alone."""
+    report, state = broken_run(tmp_path, 4, put("model.backbone.body.1.running_mean", torch.nan))
+    assert "epoch 0, step 5, method svd-pade: the features or covariances are not" in report
+    assert state["split"] == "val"
+    assert final(tmp_path)["global_step"] == 4
+    assert not replay(next(tmp_path.glob("nonfinite-*.pt"))).is_finite
+
+
+def test_other_mistakes_in_a_step_are_left_as_they_are(tmp_path):
+    def action(module):
+        raise ValueError("something else")
+
+    with pytest.raises(ValueError, match=r"^something else$"):
+        run(tmp_path, config=SHORT, callbacks=[At(1, action)])
+    assert not list(tmp_path.glob("nonfinite-*"))
+
+
+def test_the_command_line_says_it_without_a_traceback(tmp_path, capsys):
+    arguments = ["train", "--recipe=patches-isqrt-cov", f"--output={tmp_path}", "model.lr=1e30"]
+    assert main([*arguments, "trainer.limit_train_batches=3", "trainer.max_epochs=1"]) == 1
+    error = capsys.readouterr().err
+    assert "rootpool: epoch 0, step 1, method isqrt-cov: the loss is nan" in error
+    assert "Traceback" not in error
