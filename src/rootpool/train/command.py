@@ -59,6 +59,11 @@ def _check_needs(recipe: Recipe, settings: Any) -> None:
         "--data": settings.data.root != "photo-patches",
         "--weights": settings.model.weights is not None,
     }
+    unknown = recipe.needs.keys() - has.keys()
+    if unknown:
+        raise SettingsError(
+            f"recipe {recipe.name} needs {', '.join(map(str, unknown))}; known are {', '.join(has)}"
+        )
     missing = [option for option in recipe.needs if not has[option]]
     if missing:
         raise SettingsError(
