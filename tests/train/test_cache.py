@@ -1,5 +1,6 @@
 """Features on disk: the same numbers as the network's, after any accident."""
 
+import json
 import os
 import pickle
 import signal
@@ -180,6 +181,63 @@ def test_any_file_may_be_cut_or_gone(files, tmp_path, name, accident):
     assert_right(cache, files, network)
     again, _ = make(files, tmp_path)
     assert again.seen == 0
+
+
+def describe(directory, **changes):
+    about = json.loads((directory / "description.json").read_text())
+    (directory / "description.json").write_text(json.dumps(about | changes))
+
+
+def absurd_header(directory, **_):
+    path = directory / "first.npy"
+    with path.open("r+b") as file:
+        np.lib.format.write_array_header_1_0(
+            file, {"descr": "<f2", "fortran_order": False, "shape": (10**12, 1, 1, 1, 1)}
+        )
+
+
+def pickled(directory, marker, **_):
+    import hostile  # not at the top: a test below imports this file from another process
+
+    np.save(
+        directory / "first.npy", np.array([hostile.RunsCode(marker)], object), allow_pickle=True
+    )
+
+
+def linked(directory, outside, **_):
+    os.replace(directory / "first.npy", outside)
+    (directory / "first.npy").symlink_to(outside)
+
+
+HARM = {
+    "an array of a million million": absurd_header,
+    "pickled objects": pickled,
+    "a link to another file": linked,
+    "a name that leads out": lambda d, **_: describe(d, shapes={"../../outside": [70, 1, 4, 3, 3]}),
+    "shapes of no kind": lambda d, **_: describe(d, shapes=[1]),
+    "shapes of none": lambda d, **_: describe(d, shapes={}),
+    "other files": lambda d, **_: describe(d, files="others"),
+    "endless depth": lambda d, **_: (d / "description.json").write_text("[" * 100_000),
+}
+
+
+@pytest.mark.parametrize("harm", HARM.values(), ids=HARM.keys())
+def test_a_cache_from_a_stranger_is_made_anew(files, tmp_path, harm, caplog):
+    make(files, tmp_path)
+    directory, outside, marker = (
+        only_directory(tmp_path),
+        tmp_path / "outside.npy",
+        tmp_path / "run",
+    )
+    outside.write_bytes((directory / "first.npy").read_bytes())
+    harm(directory, outside=outside, marker=marker)
+    before = outside.read_bytes()
+    network, cache = make(files, tmp_path)
+    assert "is damaged" in caplog.text
+    assert network.seen > COUNT
+    assert_right(cache, files, network)
+    assert outside.read_bytes() == before
+    assert not marker.exists()
 
 
 KILLED = """

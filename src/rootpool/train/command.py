@@ -123,7 +123,9 @@ def predict(checkpoint: str, images: Sequence[str]) -> int:
     for image, classes in zip(images, predict_images(run, images), strict=True):
         table = Table(title=Text(image), show_header=False)
         for name, probability in classes:
-            table.add_row(Text(name), f"{100 * probability:.1f} %")
+            # The name is from the file; a terminal would obey its control characters.
+            shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in name)
+            table.add_row(Text(shown), f"{100 * probability:.1f} %")
         Console().print(table)
     return 0
 

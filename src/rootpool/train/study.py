@@ -26,6 +26,7 @@ import torch
 
 import rootpool
 from rootpool.analysis.files import write_atomically
+from rootpool.analysis.records import read_json
 
 from .run import monitors, prepare
 from .settings import as_yaml, hybrid_schedule, merge, resolve
@@ -146,7 +147,8 @@ def run_trials(
             ProcessPoolExecutor(workers or os.cpu_count() or 1, mp_context=context)
         )
         _schedule(waiting, folder, events, pool)
-    return [json.loads((folder / trial.key / "result.json").read_text()) for trial in trials]
+    keys = ("label", "seconds", "curves", "spectrum")
+    return [read_json(folder / trial.key / "result.json", *keys) for trial in trials]
 
 
 def _schedule(
