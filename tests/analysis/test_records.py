@@ -5,6 +5,7 @@ import os
 import pytest
 
 from rootpool.analysis import mean_by, read_records, write_records
+from rootpool.analysis.records import read_json
 
 RECORDS = [
     {"step": 0, "pool": "head, first", "rank": 12.5, "ratio": math.inf},
@@ -84,3 +85,33 @@ def test_mean_by():
         {"epoch": 0, "pool": "b", "rank": 2.0},
         {"epoch": 1, "pool": "a", "rank": math.inf},
     ]
+
+
+DAMAGED = {"depth": "[" * 100_000, "cut": '[{"a": 1', "number": "3", "bytes": "\udcff\udcfe"}
+
+
+@pytest.mark.parametrize("text", DAMAGED.values(), ids=DAMAGED.keys())
+def test_files_that_hold_something_else(tmp_path, text):
+    path = tmp_path / "result.json"
+    path.write_text(text, errors="surrogateescape")
+    with pytest.raises(ValueError, match=r"result\.json holds no records \("):
+        read_records(path)
+    with pytest.raises(
+        ValueError, match=r"result\.json is damaged .*; remove it, and it is made anew"
+    ):
+        read_json(path, "label")
+
+
+def test_a_cell_of_a_megabyte(tmp_path):
+    (tmp_path / "a.csv").write_text("a\n" + "x" * 2**20)
+    with pytest.raises(
+        ValueError, match=r"a\.csv holds no records \(field larger than field limit"
+    ):
+        read_records(tmp_path / "a.csv")
+
+
+def test_a_result_without_its_parts(tmp_path):
+    (tmp_path / "result.json").write_text('{"label": "x"}')
+    assert read_json(tmp_path / "result.json", "label") == {"label": "x"}
+    with pytest.raises(ValueError, match="it has no curves, seconds"):
+        read_json(tmp_path / "result.json", "curves", "label", "seconds")

@@ -59,6 +59,17 @@ def test_a_result_is_kept_for_the_machine_and_the_code_that_made_it(counted, tmp
     assert (tmp_path / "results" / "theory-pade-rank.csv").is_file()
 
 
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000, "[1]", '{"entry": 1}', '{"records": 1, "series": {}}']
+)
+def test_a_damaged_result_is_named(counted, tmp_path, text):
+    paper(["theory:pade-rank"], output=tmp_path)
+    (kept,) = (tmp_path / "results").glob("*.json")
+    kept.write_text(text)
+    with pytest.raises(ValueError, match=r"\.json is damaged .*; remove it, and it is made anew"):
+        paper(["theory:pade-rank"], output=tmp_path)
+
+
 def test_markdown_elsewhere(counted, tmp_path):
     paper(["theory:pade-rank"], output=tmp_path / "out", markdown=tmp_path / "docs" / "theory.md")
     assert (tmp_path / "docs" / "theory.md").is_file()

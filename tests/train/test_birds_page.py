@@ -1,7 +1,9 @@
 import numpy as np
 import pytest
+from markdown_it import MarkdownIt
 from PIL import Image
 
+import browser
 from rootpool.nn import METHODS
 from rootpool.train import birds_page as module
 from rootpool.train.birds import TABLES, BirdStudy
@@ -20,7 +22,7 @@ def files(tmp_path_factory):
     return [str(folder / f"bird_{k}.png") for k in range(IMAGES)]
 
 
-def study(heads, files, seeds=3, skill=None):
+def study(heads, files, seeds=3, skill=None, names=CLASSES):
     """Results of heads that are right as often as their skill says."""
     generator = np.random.default_rng(0)
     labels = np.arange(IMAGES) % len(CLASSES)
@@ -33,7 +35,7 @@ def study(heads, files, seeds=3, skill=None):
             probabilities = np.tile(np.float32([0.5, 0.2, 0.1, 0.1, 0.05]), (IMAGES, 1))
             results.append(HeadResult(head, seed, 5.0, 0.1, classes, probabilities, labels))
     seconds = {"features": 300.0, "main-test": 240.0}
-    return BirdStudy(heads, results, CLASSES, files, seconds)
+    return BirdStudy(heads, results, names, files, seconds)
 
 
 def test_page_says_what_was_found(files, tmp_path):
@@ -84,3 +86,40 @@ def test_experiment_adds_the_methods_on_demand(files, tmp_path, monkeypatch):
     page = experiment("birds", tmp_path, methods=True, seeds=2)
     assert "Which of the paper" in page.read_text()
     assert calls == [("main", 2), ("main", 2), ("methods", 2)]
+
+
+HOSTILE = (
+    "001.<script>window.hacked = 1</script>",
+    "002.\"><img src=x onerror='window.hacked = 1'>",
+    "003.</text></svg><svg onload='window.hacked = 1'>",
+    "004.$\\frac{ [x](javascript:window.hacked=1) `a` | b",
+    "005.]]> <!-- &lt;b&gt; javascript:window.hacked=1",
+    "006.</title></style><iframe srcdoc='<script>top.hacked = 1</script>'>",
+)
+
+
+def test_names_of_classes_and_files_are_shown_and_do_nothing(files, tmp_path):
+    paths = [
+        str(Image.open(file).save(path) or path)
+        for k, file in enumerate(files)
+        for path in [tmp_path / f"<img src=x onerror=window.hacked=1> {k}.png"]
+    ]
+    page = write_reports(tmp_path, study(TABLES["main"], paths, names=HOSTILE))
+    pictures = list((tmp_path / "birds-pictures").glob("*.svg"))
+    assert (tmp_path / "examples.png").stat().st_size > 1000
+    with browser.start() as chromium:
+        for path in [page, *pictures]:
+            chromium.open(path)
+            assert chromium.evaluate("window.hacked") is None
+            assert chromium.complaints == []
+            assert (
+                chromium.evaluate("document.querySelectorAll('script,iframe,[src=x]').length") == 0
+            )
+            assert {url.split(":")[0] for url in chromium.requests} <= {"file", "data"}
+        chromium.open(page)
+        shown = chromium.evaluate("document.body.textContent")
+    assert all(module.species(name) in shown for name in HOSTILE)
+    tokens = MarkdownIt("commonmark").enable("table").parse((tmp_path / "birds.md").read_text())
+    inline = [child for token in tokens for child in token.children or ()]
+    assert not [child for child in inline if child.type in ("html_inline", "link_open")]
+    assert not [token for token in tokens if token.type == "html_block"]

@@ -1,5 +1,6 @@
 """Features on disk: the same numbers as the network's, after any accident."""
 
+import json
 import os
 import pickle
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from PIL import Image
 from torch import nn
 from torchvision.transforms import v2
 
+import hostile
 from rootpool.train.cache import Views, cache_features
 from rootpool.train.data import BadImageError
 
@@ -176,6 +178,61 @@ def test_any_file_may_be_cut_or_gone(files, tmp_path, name, accident):
     assert_right(cache, files, network)
     again, _ = make(files, tmp_path)
     assert again.seen == 0
+
+
+def describe(directory, **changes):
+    about = json.loads((directory / "description.json").read_text())
+    (directory / "description.json").write_text(json.dumps(about | changes))
+
+
+def absurd_header(directory, **_):
+    path = directory / "first.npy"
+    with path.open("r+b") as file:
+        np.lib.format.write_array_header_1_0(
+            file, {"descr": "<f2", "fortran_order": False, "shape": (10**12, 1, 1, 1, 1)}
+        )
+
+
+def pickled(directory, marker, **_):
+    np.save(
+        directory / "first.npy", np.array([hostile.RunsCode(marker)], object), allow_pickle=True
+    )
+
+
+def linked(directory, outside, **_):
+    os.replace(directory / "first.npy", outside)
+    (directory / "first.npy").symlink_to(outside)
+
+
+HARM = {
+    "an array of a million million": absurd_header,
+    "pickled objects": pickled,
+    "a link to another file": linked,
+    "a name that leads out": lambda d, **_: describe(d, shapes={"../../outside": [70, 1, 4, 3, 3]}),
+    "shapes of no kind": lambda d, **_: describe(d, shapes=[1]),
+    "shapes of none": lambda d, **_: describe(d, shapes={}),
+    "other files": lambda d, **_: describe(d, files="others"),
+    "endless depth": lambda d, **_: (d / "description.json").write_text("[" * 100_000),
+}
+
+
+@pytest.mark.parametrize("harm", HARM.values(), ids=HARM.keys())
+def test_a_cache_from_a_stranger_is_made_anew(files, tmp_path, harm, caplog):
+    make(files, tmp_path)
+    directory, outside, marker = (
+        only_directory(tmp_path),
+        tmp_path / "outside.npy",
+        tmp_path / "run",
+    )
+    outside.write_bytes((directory / "first.npy").read_bytes())
+    harm(directory, outside=outside, marker=marker)
+    before = outside.read_bytes()
+    network, cache = make(files, tmp_path)
+    assert "is damaged" in caplog.text
+    assert network.seen > COUNT
+    assert_right(cache, files, network)
+    assert outside.read_bytes() == before
+    assert not marker.exists()
 
 
 def test_progress_is_shown_when_there_is_any(files, tmp_path, capsys):

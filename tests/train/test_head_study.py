@@ -5,8 +5,9 @@ import pytest
 import torch
 from numpy.lib.format import open_memmap
 
+import hostile
 from rootpool.train.cache import FeatureCache
-from rootpool.train.head_study import Examples, _Job, hold_out, run_heads
+from rootpool.train.head_study import Examples, _Job, _load, hold_out, run_heads
 from rootpool.train.heads import Branch, Head, Schedule
 
 CLASSES, PER_CLASS = 6, 10
@@ -104,3 +105,23 @@ def test_hold_out_is_a_split_of_every_class(data):
 def test_an_error_in_a_worker_is_raised(data, tmp_path):
     with pytest.raises(KeyError, match="no stage 'early'"):
         study(data, tmp_path / "results", {"wrong": Head((Branch("early"),), SCHEDULE)})
+
+
+def test_results_from_strangers(tmp_path):
+    marker, path = tmp_path / "executed", tmp_path / "result.npz"
+    honest = {name: np.zeros(3) for name in ("loss", "classes", "probabilities", "labels")}
+    harm = {
+        "Object arrays cannot be loaded": lambda: np.savez(
+            path, **honest, seconds=np.array([hostile.RunsCode(marker)], object)
+        ),
+        "claims more bytes than it has": lambda: np.savez_compressed(
+            path, **honest, seconds=np.zeros(10**6)
+        ),
+        "File is not a zip file": lambda: path.write_bytes(b"PK"),
+        "seconds is not a file": lambda: np.savez(path, **honest),
+    }
+    for message, write in harm.items():
+        write()
+        with pytest.raises(ValueError, match=f"npz is damaged .*{message}.*; remove it, and it is"):
+            _load("head", 0, path)
+    assert not marker.exists()

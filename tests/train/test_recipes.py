@@ -74,3 +74,52 @@ def test_an_unknown_recipe_suggests_the_nearest():
         SettingsError, match=r"unknown recipe 'alexnet-svd-pade'; did you mean alexnet"
     ):
         load_recipe("alexnet-svd-pade")
+
+
+# --------------------------------------------------------------------------------------------------
+# Recipes from strangers
+
+
+@pytest.mark.parametrize(
+    "name", ["../base/patches", "base/patches", "/etc/passwd", "..", "", "a\0b"]
+)
+def test_a_name_is_no_path(name):
+    with pytest.raises(SettingsError, match="unknown recipe"):
+        load_recipe(name)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("base: ../base/patches", r"unknown recipe '\.\./base/patches'"),
+        ("base: ../../../../secret", r"unknown recipe '\.\./\.\./\.\./\.\./secret'"),
+        ("base: [patches]", r"base must be a str, got \['patches'\]"),
+        ("about: {a: 1}", "about must be a str"),
+        ("needs: --data", "needs must be a dict, got '--data'"),
+        ("- 1", "is no recipe: it holds no keys"),
+        ("model: !!python/object/apply:os.mkdir [x]", "is not YAML: could not determine a constr"),
+        ("x: " + "y" * 100_000, "is not YAML: it has more than 100000 characters"),
+        ("\udcff", "is not YAML: 'utf-8' codec can't decode"),
+    ],
+)
+def test_a_hostile_recipe_is_refused_and_does_nothing(text, message, tmp_path, monkeypatch):
+    folder = tmp_path / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    (tmp_path / "mine.yaml").write_text(text, errors="surrogateescape")
+    with pytest.raises(SettingsError, match=message):
+        load_recipe("../mine.yaml")
+    assert not list(folder.iterdir())
+
+
+def test_the_output_of_a_recipe_without_a_name_would_be_the_folder_above(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "...yaml").write_text("base: patches")
+    with pytest.raises(SettingsError, match=r"a recipe needs a name, .* got \.\.\.yaml"):
+        load_recipe("...yaml")
+
+
+def test_a_recipe_of_endless_length(tmp_path):
+    (tmp_path / "zeros.yaml").symlink_to("/dev/zero")
+    with pytest.raises(SettingsError, match="is not YAML: it has more than 100000 characters"):
+        load_recipe(str(tmp_path / "zeros.yaml"))

@@ -1,11 +1,16 @@
+import contextlib
+import sys
+
 import pytest
 import yaml
 
+from rootpool.train.module import PooledTraining
 from rootpool.train.settings import (
     SettingsError,
     apply_overrides,
     as_yaml,
     hybrid_schedule,
+    known_keys,
     merge,
     resolve,
 )
@@ -76,3 +81,72 @@ def test_what_cannot_be_used_is_named(config, message):
 def test_malformed_overrides(override):
     with pytest.raises(SettingsError, match=r"key=value|not YAML"):
         apply_overrides({}, [override])
+
+
+# --------------------------------------------------------------------------------------------------
+# Values from strangers
+
+
+laughs = "[" + ", ".join(["&a [x, x]"] + ["&a [*a, *a]"] * 30) + "]"
+
+
+@pytest.fixture
+def stranger(tmp_path, monkeypatch):
+    """A module that must not be imported, on the path where it could be."""
+    (tmp_path / "stranger.py").write_text("class Thing: pass")
+    monkeypatch.syspath_prepend(tmp_path)
+    yield "stranger"
+    sys.modules.pop("stranger", None)
+
+
+@pytest.mark.parametrize("key", known_keys())
+def test_no_value_makes_us_import_what_it_names(key, stranger):
+    for value in (
+        "stranger.Thing",
+        {"class_path": "stranger.Thing"},
+        [{"class_path": "stranger.Thing"}],
+    ):
+        config = value
+        for part in reversed(key.split(".")):
+            config = {part: config}
+        with contextlib.suppress(SettingsError):
+            resolve(config)
+        assert stranger not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("output=../../x", "unknown key 'output'"),
+        ("trainer.default_root_dir=../../x", "unknown key 'trainer.default_root_dir'"),
+        ("trainer.logger=true", "unknown key 'trainer.logger'"),
+        ("trainer.strategy.class_path=os.system", "unknown key 'trainer.strategy.class_path'"),
+        ("__class__=3", "unknown key '__class__'"),
+        ("model.__init__.__globals__=3", "unknown key 'model.__init__.__globals__'"),
+        ("$(touch x)=1", r"unknown key '\$\(touch x\)'"),
+        ("hybrid=os.system", "hybrid has keys, such as switch_epoch; got 'os.system'"),
+        ("a." * 5000 + "b=1", "at most 10 parts, such as model.lr; got 5001: a.a.a."),
+        ("model.lr=" + "[" * 5000, "nested more than 30 deep"),
+        ("model.lr=!!python/object/apply:os.mkdir [x]", "could not determine a constructor"),
+        (f"data.resize={laughs!r}", "no value has more than 20 stars"),
+    ],
+)
+def test_tricks_in_overrides(override, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SettingsError, match=message) as caught:
+        resolve(apply_overrides({}, [override]))
+    assert len(str(caught.value)) < 3000
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_value_that_does_nothing_but_confuse():
+    text = "`rm -rf .`; $(rm -rf .) && ../../x | %s {0}"
+    config = apply_overrides({}, [f'data.root="{text}"'])
+    assert resolve(config).data.root == text
+    assert yaml.safe_load(as_yaml(resolve(config)))["data"]["root"] == text
+
+
+@pytest.mark.parametrize("name", ["__class__", "__init__", "self", "args"])
+def test_options_of_a_method_are_its_parameters(name):
+    with pytest.raises(ValueError, match=r"the options of svd-trunc are bound; got \{"):
+        PooledTraining(method="svd-trunc", method_options={name: 1}, num_classes=3)

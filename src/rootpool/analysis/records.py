@@ -8,11 +8,11 @@ import json
 import math
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from .files import write_atomically
 
-__all__ = ["Record", "Value", "mean_by", "read_records", "write_records"]
+__all__ = ["Record", "Value", "mean_by", "read_json", "read_records", "write_records"]
 
 Value: TypeAlias = float | int | str | bool | None
 Record: TypeAlias = dict[str, Value]
@@ -102,7 +102,23 @@ def write_records(records: Iterable[Record], path: str | Path) -> None:
 def read_records(path: str | Path) -> list[Record]:
     """Read what :func:`write_records` wrote."""
     path = Path(path)
-    return _format(path)[1](path.read_text(encoding="utf-8"))
+    parse = _format(path)[1]
+    try:
+        return parse(path.read_text(encoding="utf-8"))
+    except (ValueError, TypeError, AttributeError, RecursionError, csv.Error) as error:
+        raise ValueError(f"{path} holds no records ({error})") from error
+
+
+def read_json(path: str | Path, *keys: str) -> dict[str, Any]:
+    """A dictionary, with at least these keys, from a file that we keep results in."""
+    try:
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+        missing = [key for key in keys if key not in content]
+        if missing or not isinstance(content, dict):
+            raise ValueError(f"it has no {', '.join(missing) or 'keys'}")
+    except (ValueError, TypeError, RecursionError) as error:
+        raise ValueError(f"{path} is damaged ({error}); remove it, and it is made anew") from error
+    return content
 
 
 # --------------------------------------------------------------------------------------------------

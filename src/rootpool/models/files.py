@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,9 @@ import safetensors
 import safetensors.torch
 import torch
 from torch import Tensor
+from torch.nn import Parameter
+
+from .inert import load_inert
 
 __all__ = ["read_tensors", "write_tensors"]
 
@@ -19,6 +21,9 @@ __all__ = ["read_tensors", "write_tensors"]
 _PLACES = ("state_dict", "model")
 # ... and what wrappers put before all names: DataParallel, Lightning modules, torch.compile.
 _WRAPPERS = ("module.", "model.", "_orig_mod.")
+
+PLAIN = (torch.strided, "cpu", False, False)
+SHARED = 4  # times that a storage may be used on average: layers with common weights
 
 
 def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -50,15 +55,7 @@ def _read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def _read_pytorch(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
-        raise ValueError(
-            f"{path} does not hold weights alone, and nothing else is loaded, because a pickle can run "
-            "any code; if you trust it, load it yourself and save its state_dict"
-        ) from error
-    except Exception as error:  # torch raises nearly any kind, from KeyError to OSError
-        raise ValueError(f"{path} is damaged or no file of weights: {error!r}") from error
+    content = load_inert(path)
     if not isinstance(content, dict):
         raise ValueError(f"{path} holds a {type(content).__name__}, not tensors by name")
     place = next((key for key in _PLACES if isinstance(content.get(key), dict)), None)
@@ -66,7 +63,29 @@ def _read_pytorch(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     tensors = {key: value for key, value in found.items() if isinstance(value, Tensor)}
     if not tensors:
         raise ValueError(f"{path} holds no tensors by name, at its top or under 'state_dict'")
+    check_plain(tensors, path)
     return tensors, {key: v for key, v in content.items() if key not in (place, *tensors)}
+
+
+def check_plain(tensors: Mapping[str, Any], path: Path) -> None:
+    """Raise unless each is a dense tensor, and all together no more than the file can hold.
+
+    A tensor with strides of zero, or many of one storage, are larger than what is stored.
+    """
+    odd = [
+        name
+        for name, t in tensors.items()
+        if type(t) not in (Tensor, Parameter)
+        or (t.layout, t.device.type, t.is_quantized, t.is_nested) != PLAIN
+    ]
+    if odd:
+        raise ValueError(f"{path} holds {', '.join(odd[:5])}, which are no plain tensors")
+    size, claimed = path.stat().st_size, sum(t.nbytes for t in tensors.values())
+    if claimed > SHARED * size:
+        raise ValueError(
+            f"{path} has {size} bytes, but its tensors claim {claimed}: they are views of few numbers; "
+            "if you trust it, save them with .contiguous()"
+        )
 
 
 def _unwrapped(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

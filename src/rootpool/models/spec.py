@@ -9,7 +9,10 @@ from typing import Any
 
 from rootpool.nn import BASELINES, METHODS, Method
 
-__all__ = ["ModelSpec"]
+__all__ = ["ModelSpec", "refuse_fetching"]
+
+# Of timm.create_model and of create_model.
+FETCHING = ("pretrained", "checkpoint_path", "cache_dir", "weights")
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,26 @@ class ModelSpec:
 
     @classmethod
     def from_json(cls, text: str) -> ModelSpec:
-        """From text that :meth:`to_json` wrote."""
-        values = json.loads(text)
-        name, parameters = values["pool"]
-        return cls(**{**values, "pool": (METHODS | BASELINES)[name](**parameters)})
+        """From text that :meth:`to_json` wrote; what would fetch or read further files is refused."""
+        try:
+            values = json.loads(text)
+            name, parameters = values["pool"]
+            spec = cls(**{**values, "pool": (METHODS | BASELINES)[name](**parameters)})
+            if not isinstance(spec.name, str) or not isinstance(spec.options, dict):
+                raise TypeError("name must be a text and options a dictionary")
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise ValueError(
+                f"{text[:200]!r} does not say how a network was made: {error!r}"
+            ) from error
+        refuse_fetching(spec.options)
+        return spec
+
+
+def refuse_fetching(options: Mapping[str, Any]) -> None:
+    """Raise for options that make a network read or fetch files: a file may not ask for others."""
+    fetching = [name for name in options if name.startswith(FETCHING)]
+    if fetching:
+        raise ValueError(
+            f"the file asks for {', '.join(fetching)}, which would read or fetch other files; "
+            "if you want them, make the network yourself and give it: load_checkpoint(path, model)"
+        )

@@ -131,7 +131,12 @@ def _measure(name: str, entry: Entry, study: Study, folder: Path) -> Result:
     stem = name.replace(":", "-")
     file = folder / f"{stem}-{key}.json"
     if file.is_file():
-        return Result.from_json(file.read_text(encoding="utf-8"))
+        try:
+            return Result.from_json(file.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise ValueError(
+                f"{file} is damaged ({error}); remove it, and it is made anew"
+            ) from error
     result = entry.compute(study)
     write_atomically(file, result.to_json())
     if result.records:

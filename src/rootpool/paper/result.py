@@ -46,7 +46,10 @@ class Result:
     @classmethod
     def from_json(cls, text: str) -> Result:
         """What ``to_json`` wrote."""
-        data: dict[str, Any] = json.loads(text)
-        data["records"] = tuple(data["records"])
-        data["series"] = {name: tuple(records) for name, records in data["series"].items()}
-        return cls(**data)
+        try:
+            data: dict[str, Any] = json.loads(text)
+            data["records"] = tuple(data["records"])
+            data["series"] = {name: tuple(records) for name, records in data["series"].items()}
+            return cls(**data)
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+            raise ValueError(f"{text[:80]!r} is no result of an entry: {error!r}") from error

@@ -19,7 +19,7 @@ from rich.live import Live
 from torchvision.transforms import v2
 
 from rootpool.analysis.files import write_atomically
-from rootpool.analysis.records import write_records
+from rootpool.analysis.records import read_json, write_records
 from rootpool.models.efficientnet_lite import efficientnet_lite0, efficientnet_lite0_transform
 from rootpool.models.stages import Stages
 from rootpool.nn import METHODS
@@ -187,7 +187,7 @@ def run(
 
 def _seconds(folder: Path) -> dict[str, float]:
     path = folder / "seconds.json"
-    return json.loads(path.read_text()) if path.exists() else {}
+    return read_json(path) if path.exists() else {}
 
 
 def _note_seconds(folder: Path, part: str, started: float) -> None:

@@ -159,8 +159,11 @@ def draw_examples(study: BirdStudy, result: HeadResult) -> Figure:
             f"{'▸ ' if c == result.labels[k] else ''}{species(study.classes[c])} {p:.0%}"
             for c, p in zip(result.classes[k], result.probabilities[k], strict=True)
         ]
-        axes.set_title(species(study.classes[result.labels[k]]), fontsize=10, weight="bold")
-        axes.set_xlabel("\n".join(answers), fontsize=8)
+        plain = {"parse_math": False}  # names may hold dollar signs
+        axes.set_title(
+            species(study.classes[result.labels[k]]), fontsize=10, weight="bold", **plain
+        )
+        axes.set_xlabel("\n".join(answers), fontsize=8, **plain)
         axes.set(xticks=[], yticks=[])
     return figure
 

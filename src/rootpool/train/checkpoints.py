@@ -9,8 +9,20 @@ import torch
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 
 from rootpool.analysis.files import write_atomically
+from rootpool.models.inert import load_inert
 
 __all__ = ["AtomicCheckpointIO"]
+
+# What a run needs to go on.
+RESUMED = {
+    "state_dict",
+    "optimizer_states",
+    "lr_schedulers",
+    "loops",
+    "callbacks",
+    "history",
+    "method",
+}
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
@@ -34,5 +46,18 @@ class AtomicCheckpointIO(TorchCheckpointIO):
     def load_checkpoint(
         self, path: str | Path, map_location: Any = None, weights_only: bool | None = None
     ) -> dict[str, Any]:
-        state: dict[str, Any] = super().load_checkpoint(path, map_location, weights_only=True)
+        state = load_inert(path)
+        missing = RESUMED - state.keys() if isinstance(state, dict) else RESUMED
+        if missing:
+            raise ValueError(
+                f"{path} is no checkpoint to go on from: it has no {', '.join(sorted(missing))}; rootpool "
+                "train writes last.ckpt and best.ckpt"
+            )
         return state
+
+    def remove_checkpoint(self, path: str | Path) -> None:
+        """Never: ours are overwritten, and a path to remove could only come out of a file.
+
+        (Lightning removes, with all that is below, what a checkpoint says the last one was.)
+        """
+        raise ValueError(f"the checkpoint asks to remove {path}; it is not one of rootpool train")

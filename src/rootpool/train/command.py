@@ -88,6 +88,11 @@ def _check_needs(recipe: Recipe, settings: Any) -> None:
         "--data": settings.data.root != "photo-patches",
         "--weights": settings.model.weights is not None,
     }
+    unknown = recipe.needs.keys() - has.keys()
+    if unknown:
+        raise SettingsError(
+            f"recipe {recipe.name} needs {', '.join(map(str, unknown))}; known are {', '.join(has)}"
+        )
     missing = [option for option in recipe.needs if not has[option]]
     if missing:
         raise SettingsError(
@@ -147,7 +152,9 @@ def predict(checkpoint: str, images: Sequence[str]) -> int:
     for image, classes in zip(images, predict_images(run, images), strict=True):
         table = Table(title=Text(image), show_header=False)
         for name, probability in classes:
-            table.add_row(Text(name), f"{100 * probability:.1f} %")
+            # The name is from the file; a terminal would obey its control characters.
+            shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in name)
+            table.add_row(Text(shown), f"{100 * probability:.1f} %")
         Console().print(table)
     return 0
 

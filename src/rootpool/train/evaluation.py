@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+
+from rootpool.models.checkpoints import check_fit
+from rootpool.models.files import check_plain
+from rootpool.models.inert import load_inert
+from rootpool.models.spec import refuse_fetching
+from rootpool.nn import resolve_method
 
 from .data import PHOTO_PATCHES, ImageSplits, decode_image
 from .datamodule import ImageData
@@ -45,15 +51,27 @@ def load_run(checkpoint: str | Path) -> TrainedRun:
             f"there is no checkpoint {path}; rootpool train writes last.ckpt and best.ckpt"
         )
     try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
+        state = load_inert(path)
         state["hyper_parameters"] = dict(state["hyper_parameters"])
         data_options = dict(state["datamodule_hyper_parameters"])
+        _check_state(state, path)
     except Exception as error:  # whatever a file that is no checkpoint leads to
         raise SettingsError(
             f"{path} is not a checkpoint of rootpool train ({type(error).__name__}: {error}); for those of "
             "other repositories see rootpool.models.load_checkpoint"
         ) from error
     return TrainedRun(rebuild(state).eval(), data_options, state["epoch"])
+
+
+def _check_state(state: Mapping[str, Any], path: Path) -> None:
+    """Raise unless the network that a file describes is the one that it holds; nothing is made of it yet."""
+    options, tensors = state["hyper_parameters"], state["state_dict"]
+    resolve_method(state["method"])
+    refuse_fetching(options["backbone_options"] or {})
+    check_plain(tensors, path)
+    with torch.device("meta"):
+        sketch = PooledTraining(**{**options, "weights": None})
+    check_fit(sketch.state_dict(), tensors, str(path))
 
 
 def evaluate(run: TrainedRun, root: str | None = None, **trainer_options: Any) -> dict[str, float]:

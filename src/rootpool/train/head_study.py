@@ -7,6 +7,7 @@ import json
 import multiprocessing
 import os
 import time
+import zipfile
 from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
@@ -246,13 +247,19 @@ def _wait_for(running: set[Future[None]], report: Callable[[], None]) -> None:
 
 
 def _load(name: str, seed: int, path: Path) -> HeadResult:
-    with np.load(path) as arrays:
-        return HeadResult(
-            name,
-            seed,
-            float(arrays["seconds"]),
-            float(arrays["loss"]),
-            arrays["classes"],
-            arrays["probabilities"],
-            arrays["labels"],
-        )
+    try:
+        with zipfile.ZipFile(path) as archive:
+            if sum(entry.file_size for entry in archive.infolist()) > path.stat().st_size:
+                raise ValueError("it claims more bytes than it has")
+        with np.load(path, allow_pickle=False) as arrays:
+            return HeadResult(
+                name,
+                seed,
+                float(arrays["seconds"]),
+                float(arrays["loss"]),
+                arrays["classes"],
+                arrays["probabilities"],
+                arrays["labels"],
+            )
+    except (ValueError, LookupError, TypeError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{path} is damaged ({error}); remove it, and it is made anew") from error

@@ -188,4 +188,8 @@ def _method(name: str, options: dict[str, Any] | None) -> Any:
     known = METHODS | BASELINES
     if name not in known:
         raise ValueError(f"unknown method {name!r}; choose from {', '.join(known)}")
-    return known[name](**(options or {}))
+    try:
+        return known[name](**(options or {}))
+    except TypeError as error:
+        takes = ", ".join(known[name].__dataclass_fields__) or "none"
+        raise ValueError(f"the options of {name} are {takes}; got {options!r:.200}") from error

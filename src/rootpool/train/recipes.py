@@ -9,8 +9,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from .bounded_yaml import YAML_LENGTH, parse_yaml
 from .settings import SettingsError, merge
 
 __all__ = ["Recipe", "load_recipe", "recipe_names"]
@@ -57,6 +56,10 @@ def load_recipe(name: str) -> Recipe:
     if name.endswith((".yaml", ".yml")):
         content = _expand(_parse(Path(name)))
         name = Path(name).stem
+        if not name.strip("."):  # the output would go to the folder above
+            raise SettingsError(
+                f"a recipe needs a name, which its output gets too; got {name}.yaml"
+            )
     else:
         content = _expand(_parse(_find(name)))
     return Recipe(name, content.pop("about", name), content, content.pop("needs", {}))
@@ -73,13 +76,21 @@ def _find(name: str) -> Traversable:
 
 def _parse(file: Traversable) -> dict[str, Any]:
     try:
-        content = yaml.safe_load(file.read_text("utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{file} is not YAML: {' '.join(str(error).split())}") from error
+        with file.open(
+            "rb"
+        ) as opened:  # no more than it may have: it need not be a file of the disk
+            content = parse_yaml(opened.read(YAML_LENGTH + 1).decode())
+    except ValueError as error:
+        raise SettingsError(f"{file} is not YAML: {error}") from error
     if not isinstance(content, dict):
         raise SettingsError(
             f"{file} is no recipe: it holds no keys such as model, data and trainer"
         )
+    for key, kind in (("base", str), ("about", str), ("needs", dict)):
+        if not isinstance(content.get(key, kind()), kind):
+            raise SettingsError(
+                f"{file}: {key} must be a {kind.__name__}, got {content[key]!r:.80}"
+            )
     return content
 
 
@@ -87,6 +98,5 @@ def _expand(content: dict[str, Any]) -> dict[str, Any]:
     base = content.pop("base", None)
     if base is None:
         return content
-    shared = _FOLDER / "base" / f"{base}.yaml"
-    below = _expand(_parse(shared if shared.is_file() else _find(base)))
-    return merge(below, content)
+    shared = [f for f in (_FOLDER / "base").iterdir() if f.name == f"{base}.yaml"]
+    return merge(_expand(_parse(shared[0] if shared else _find(base))), content)

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import lightning.pytorch as pl
-import yaml
 from jsonargparse import ArgumentError, ArgumentParser, Namespace
 
+from .bounded_yaml import parse_yaml
 from .datamodule import ImageData
 from .hybrid import HybridSchedule
 from .module import PooledTraining
@@ -36,6 +36,13 @@ _TRAINER_SKIP = {
     "plugins",
     "use_distributed_sampler",
 }
+# Trainer takes objects here too, and jsonargparse would import what a text names as their class.
+_BY_NAME = {"accelerator": "auto", "profiler": None, "strategy": "auto"}
+
+DEEPEST_KEY = 10  # parts
+LONGEST_MESSAGE = 2000  # characters
+# jsonargparse reads texts as YAML where a number could be. More aliases than these can swell.
+MOST_STARS = 20
 
 
 class SettingsError(ValueError):
@@ -53,7 +60,9 @@ def parser() -> ArgumentParser:
     made.add_argument("--spectrum_every", type=int, default=0)
     made.add_class_arguments(PooledTraining, "model", skip={"num_classes", "classes", "seed"})
     made.add_class_arguments(ImageData, "data", skip={"seed"})
-    made.add_class_arguments(pl.Trainer, "trainer", skip=_TRAINER_SKIP)
+    made.add_class_arguments(pl.Trainer, "trainer", skip=_TRAINER_SKIP | _BY_NAME.keys())
+    for name, default in _BY_NAME.items():
+        made.add_argument(f"--trainer.{name}", type=str | None, default=default)
     return made
 
 
@@ -84,10 +93,16 @@ def apply_overrides(config: Mapping[str, Any], overrides: Iterable[str]) -> dict
         if not equals or not key:
             raise SettingsError(f"an override is key=value, such as model.lr=0.1; got {override!r}")
         try:
-            value = _number(yaml.safe_load(text))
-        except yaml.YAMLError as error:
-            raise SettingsError(f"the value of {key!r} is not YAML: {text!r} ({error})") from error
-        for part in reversed(key.split(".")):
+            value = _number(parse_yaml(text))
+        except ValueError as error:
+            shown = f"the value of {key[:80]!r} is not YAML: {text[:80]!r} ({error})"
+            raise SettingsError(shown) from error
+        parts = key.split(".")
+        if len(parts) > DEEPEST_KEY:
+            raise SettingsError(
+                f"a key has at most {DEEPEST_KEY} parts, such as model.lr; got {len(parts)}: {key[:80]}..."
+            )
+        for part in reversed(parts):
             value = {part: value}
         result = merge(result, value)
     return result
@@ -110,12 +125,14 @@ def resolve(config: Mapping[str, Any]) -> Namespace:
         SettingsError: for unknown keys (with the nearest known one) and values of a wrong type.
     """
     _check_keys(config)
+    _check_texts(config)
     try:
         settings = parser().parse_object(dict(config))
         hybrid_schedule(settings)
         return settings
     except (ArgumentError, TypeError, ValueError) as error:
-        raise SettingsError(f"the configuration cannot be used: {error}") from error
+        text = str(error)[:LONGEST_MESSAGE]
+        raise SettingsError(f"the configuration cannot be used: {text}") from error
 
 
 def hybrid_schedule(settings: Namespace) -> HybridSchedule | None:
@@ -143,6 +160,19 @@ def _check_keys(config: Mapping[str, Any]) -> None:
         ends = [k for k in known if k.rpartition(".")[2] == key.rpartition(".")[2]]
         hint = ", ".join(dict.fromkeys([*ends, *near])) or "rootpool train --show lists them"
         raise SettingsError(f"unknown key {key!r}; did you mean: {hint}")
+
+
+def _check_texts(config: Mapping[str, Any]) -> None:
+    if not isinstance(config.get("hybrid"), Mapping | None):
+        raise SettingsError(f"hybrid has keys, such as switch_epoch; got {config['hybrid']!r:.80}")
+    values = [config]
+    for value in values:  # which grows meanwhile
+        if isinstance(value, Mapping):
+            values += value.values()
+        elif isinstance(value, list | tuple):
+            values += value
+        elif isinstance(value, str) and value.count("*") > MOST_STARS:
+            raise SettingsError(f"no value has more than {MOST_STARS} stars; got {value[:80]!r}")
 
 
 def _flatten(config: Mapping[str, Any], prefix: str = "") -> list[str]:

@@ -55,11 +55,21 @@ class BlockStore:
             shapes: of new arrays, called only when they are needed.
         """
         try:
-            known = json.loads((directory / ABOUT).read_text())["shapes"]
-            return cls(directory, {name: _open(directory, name, known[name]) for name in known})
+            found = json.loads((directory / ABOUT).read_text())
+            known = found.pop("shapes")
+            if found != description or len({shape[0] for shape in known.values()}) != 1:
+                raise ValueError("it describes something else")
+            return cls(directory, {name: _reopen(directory, name, known[name]) for name in known})
         except FileNotFoundError:
             pass
-        except (ValueError, KeyError, TypeError, OSError) as error:
+        except (
+            ValueError,
+            LookupError,
+            TypeError,
+            AttributeError,
+            OSError,
+            RecursionError,
+        ) as error:
             log.warning("%s is damaged (%s); making it anew", directory, error)
         shutil.rmtree(directory, ignore_errors=True)
         directory.mkdir(parents=True)
@@ -134,6 +144,17 @@ def _create(directory: Path, name: str, shape: Sequence[int]) -> np.memmap[Any, 
             with path.open("r+b") as file:
                 os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
     return array
+
+
+def _reopen(directory: Path, name: str, shape: Sequence[int]) -> np.memmap[Any, Any]:
+    """An array that is there; the file is not written to if it is not what it should be."""
+    path = directory / f"{name}.npy"
+    if path.parent != directory or path.is_symlink():
+        raise ValueError(f"{name!r} leads out of it")
+    _open(
+        directory, name, shape, "r"
+    )  # with "r+", numpy lengthens a file to what its header claims
+    return _open(directory, name, shape)
 
 
 def _open(

@@ -26,6 +26,7 @@ import torch
 
 import rootpool
 from rootpool.analysis.files import write_atomically
+from rootpool.analysis.records import read_json
 
 from .failures import explained_deaths
 from .run import monitors, prepare
@@ -148,7 +149,8 @@ def run_trials(
         )
         stack.enter_context(explained_deaths())
         _schedule(waiting, folder, events, pool)
-    return [json.loads((folder / trial.key / "result.json").read_text()) for trial in trials]
+    keys = ("label", "seconds", "curves", "spectrum")
+    return [read_json(folder / trial.key / "result.json", *keys) for trial in trials]
 
 
 def _schedule(

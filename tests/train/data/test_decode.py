@@ -250,3 +250,12 @@ def test_running_out_of_memory_is_no_bad_image(photo, monkeypatch):
     monkeypatch.setattr(Image, "open", failing)
     with pytest.raises(MemoryError):
         decode_image(photo)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this platform has no named pipes")
+def test_what_is_no_file_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe.jpg")
+    (tmp_path / "zeros.jpg").symlink_to("/dev/zero")
+    for name in ("pipe.jpg", "zeros.jpg"):
+        with pytest.raises(BadImageError, match=f"{name} is no regular file; remove it"):
+            decode_image(tmp_path / name)

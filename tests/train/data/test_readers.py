@@ -76,6 +76,20 @@ def test_folders_within_classes_and_gifs_count(make):
     assert [label for _, label in read(root).train] == [0, 0, 0]
 
 
+def test_links_are_followed_but_not_in_circles(make, tmp_path):
+    root = make(images.make_image_tree, ["a", "b"], 1)
+    elsewhere = tmp_path / "other disk"
+    (root / "train" / "a").rename(elsewhere)
+    (root / "train" / "a").symlink_to(elsewhere)
+    assert read(root).train[0] == (str(root / "train" / "a" / "0.jpg"), 0)
+    for name in ("x", "y"):  # 2^40 paths before the system stops
+        (elsewhere / name).symlink_to(elsewhere)
+    with pytest.raises(
+        ValueError, match=r"links lead to .*train/a/[xy] a second time; remove those"
+    ):
+        read(root)
+
+
 # --------------------------------------------------------------------------------------------------
 # CUB
 
@@ -189,7 +203,7 @@ def test_wrong_lists_of_cars(make):
 
 
 @pytest.mark.parametrize(
-    "name", ["../x", "a/../../x", "/x", "a/..", r"..\x", r"C:\x", r"C:x", r"\x"]
+    "name", ["../x", "a/../../x", "/x", "a/..", r"..\x", r"C:\x", r"C:x", r"\x", "a\0b", "//h/x"]
 )
 def test_paths_that_lead_out_of_the_root(name, tmp_path):
     with pytest.raises(ValueError, match=r"list.txt names .* which is not a path within"):

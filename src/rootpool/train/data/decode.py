@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +33,8 @@ def decode_image(path: str | os.PathLike[str]) -> Image.Image:
         OSError: the file cannot be read at all (missing, not permitted, a failing disk).
     """
     path = Path(path)
+    if not stat.S_ISREG(path.stat().st_mode):  # to open a pipe would be to wait for its other end
+        raise BadImageError(f"{path} is no regular file; remove it")
     try:
         with Image.open(path) as image:
             _check_pixels(image)
