@@ -27,17 +27,12 @@ class Docstrings(griffe.Extension):
         if obj.docstring:
             obj.docstring.value = to_markdown(obj.docstring.value, _targets(obj))
 
-    def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
-        if pkg.docstring:
-            pkg.docstring.value = to_markdown(pkg.docstring.value, {})
-
 
 def _targets(obj: griffe.Object) -> dict[str, str]:
     """Public names of all layers and where the reference has them."""
-    package = obj.package
     return {
-        name: f"{package.path}.{layer}.{name}"
-        for layer, module in package.modules.items()
+        name: f"{module.path}.{name}.{name}" if name in module.modules else f"{module.path}.{name}"
+        for module in obj.package.modules.values()
         for name in module.exports or ()
         if isinstance(name, str)
     }
