@@ -24,9 +24,7 @@ def runnable(page):
     return [b for b in blocks(page) if b.language in ("python", "pycon") and not b.reason]
 
 
-@pytest.mark.parametrize(
-    "page", [p for p in PAGES[1:] if p != OWN_DATA and runnable(p)], ids=name
-)
+@pytest.mark.parametrize("page", [p for p in PAGES[1:] if p != OWN_DATA and runnable(p)], ids=name)
 def test_code_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     scope = {}

@@ -45,7 +45,9 @@ def procrustes(out):
     assert end < 1e-6 * start
 
 
-SHOWN = {f.__name__: f for f in (stable_eigh_loss, zca_whitening, timm_head, hybrid_loop, procrustes)}
+SHOWN = {
+    f.__name__: f for f in (stable_eigh_loss, zca_whitening, timm_head, hybrid_loop, procrustes)
+}
 
 
 @pytest.mark.parametrize("example", SHOWN)

@@ -49,7 +49,9 @@ def test_pages_in_a_browser(site, width):
         for page in pages:
             shown.open(site / f"{page}.html", width)
             assert not shown.complaints
-            assert all(request.startswith(("file:", "data:", "blob:")) for request in shown.requests)
+            assert all(
+                request.startswith(("file:", "data:", "blob:")) for request in shown.requests
+            )
             formulas, set_well = shown.evaluate(
                 "['', ' .katex'].map(inner => document.querySelectorAll('.arithmatex' + inner).length)"
             )
@@ -82,7 +84,9 @@ def test_whole_references_pass(tmp_path):
     (tmp_path / "style.css").write_text("a { background: url(picture.svg) }", encoding="utf-8")
     assert "picture.svg" in broken(tmp_path, '<link href="style.css">')[0]
     (tmp_path / "picture.svg").touch()
-    body = '<h1 id="top"></h1><a href="#top"><a href="index.html#top"><a href="https://example.org">'
+    body = (
+        '<h1 id="top"></h1><a href="#top"><a href="index.html#top"><a href="https://example.org">'
+    )
     assert broken(tmp_path, body) == []
 
 
@@ -92,7 +96,9 @@ def test_docstrings_to_markdown():
     convert = tool["to_markdown"]
     assert convert(r"The root :math:`A^{1/2}`.", {}) == r"The root \(A^{1/2}\)."
     assert convert(".. math:: a\n\nb", {}) == "\\[\na\n\\]\n\nb"
-    assert convert(".. math::\n    a \\\\\n    b", {}) == "\\[\n\na \\\\\nb\n\\]".replace("\n\n", "\n")
+    assert convert(".. math::\n    a \\\\\n    b", {}) == "\\[\n\na \\\\\nb\n\\]".replace(
+        "\n\n", "\n"
+    )
     assert convert(">>> f(1)\n2", {}) == "```pycon\n>>> f(1)\n2\n```"
     assert convert("See :func:`eigh`.", {"eigh": "p.eigh"}) == "See [`eigh`][p.eigh]."
     assert convert("See :func:`torch.eig`.", {}) == "See `torch.eig`."
