@@ -12,7 +12,7 @@ from typing import Any
 
 BLOCK = re.compile(
     r"(?:^<!-- not run: (?P<reason>.+?) -->\n+)?"
-    r'^```(?P<language>\w*)(?: title="(?P<title>[^"]+)")?\n(?P<code>.*?)^```$',
+    r'^```(?P<language>\w*)(?: \{.*\}| title="(?P<title>[^"]+)")?\n(?P<code>.*?)^```$',
     re.MULTILINE | re.DOTALL,
 )
 

@@ -32,6 +32,14 @@ def test_links(site):
 
 
 @needs_mkdocs
+def test_files_are_included(site):
+    included = {"tutorials/examples": "Differentiable Procrustes", "benchmarks": "spd_learn"}
+    included |= {"changelog": "Unreleased", "cite": "cff-version", "guides/methods": "within noise"}
+    for page, text in included.items():
+        assert text in (site / f"{page}.html").read_text(encoding="utf-8")
+
+
+@needs_mkdocs
 def test_docstrings_become_pages(site):
     text = (site / "api" / "linalg.html").read_text(encoding="utf-8")
     assert ":math:" not in text
