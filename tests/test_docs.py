@@ -2,6 +2,7 @@
 
 import importlib
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,14 @@ def test_reference_is_complete(layer):
         re.MULTILINE,
     )
     assert sorted(listed) == sorted(importlib.import_module(f"rootpool.{layer}").__all__)
+
+
+def test_pictures_are_drawn():
+    tool = runpy.run_path(str(ROOT / "scripts" / "gradient_pictures.py"))
+    text = (DOCS / "gradients.md").read_text(encoding="utf-8")
+    for picture, draw in tool["PICTURES"].items():
+        assert draw().axes
+        assert f"(images/{picture}.svg)" in text
 
 
 def test_own_data_from_the_first_block_to_the_last(tmp_path, monkeypatch, capsys):
