@@ -13,7 +13,7 @@ LINALG_PATHS := $(wildcard tests/linalg src/rootpool/linalg)
 CORE_PATHS := $(LINALG_PATHS) $(wildcard tests/nn src/rootpool/nn tests/cli/test_doctor.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test cover core lint format bench record paper dist clean
+.PHONY: help demo test cover core lint docs torture format bench record paper dist clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -36,6 +36,10 @@ lint: $(VENV)/.ready  ## style, format, types, layers
 	$(VENV)/bin/ruff format --check
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports --no-logo
+
+docs: $(VENV)/.ready  ## build the documentation into site/, strictly, and check its links
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet --strict
+	$(PY) scripts/check_site.py site
 
 format: $(VENV)/.ready  ## rewrite the code in our format
 	$(VENV)/bin/ruff check --fix
@@ -65,7 +69,7 @@ dist: $(VENV)/.ready $(CORE)/.ready  ## build the wheel and the sdist of a relea
 	PYTHONPATH=build $(CORE_PY) -m rootpool.cli doctor
 
 clean:  ## remove environments, caches and builds
-	rm -rf $(VENV) $(CORE) build dist htmlcov .coverage .hypothesis
+	rm -rf $(VENV) $(CORE) build dist site htmlcov .coverage .hypothesis
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
 	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -73,12 +77,12 @@ clean:  ## remove environments, caches and builds
 $(VENV)/.ready: pyproject.toml constraints.txt
 	@echo "setting up $(VENV) (torch, torchvision, timm, Lightning and the tools: some minutes, once)"
 	@$(call venv,$(VENV))
-	@$(PY) $(PIP_INSTALL) -c constraints.txt -e ".[birds,dev]"
+	@$(PY) $(PIP_INSTALL) -c constraints.txt -e ".[birds,dev,docs]"
 	@touch $@
 
 $(VENV)/.ready-bench: $(VENV)/.ready
 	@echo "adding the peers that the benchmarks compare with to $(VENV)"
-	@$(PY) $(PIP_INSTALL) -c constraints.txt -e ".[birds,dev,bench]"
+	@$(PY) $(PIP_INSTALL) -c constraints.txt -e ".[birds,dev,docs,bench]"
 	@touch $@
 
 # torch comes first and by itself, so that nothing below can bring another one.

@@ -1,0 +1,11 @@
+// Set the formulas of a page: pymdownx.arithmatex marks them as \( ... \) and \[ ... \].
+document.addEventListener("DOMContentLoaded", () => {
+  for (const element of document.querySelectorAll(".arithmatex")) {
+    const text = element.textContent.trim();
+    katex.render(text.slice(2, -2), element, {
+      displayMode: text.startsWith("\\["),
+      throwOnError: false,
+      strict: "error",
+    });
+  }
+});

@@ -1,0 +1,177 @@
+"""Draw the pictures of docs/gradients.md.
+
+python scripts/gradient_pictures.py           writes docs/images/gradient-*.svg
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import mpmath
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from rootpool.analysis.drawing import WIDE, below, legend, logarithmic, styled
+from rootpool.analysis.palette import MUTED, STYLES
+from rootpool.analysis.svg import standalone_svg
+from rootpool.linalg import FUNCTIONS, Pade, Power, Taylor, Truncated
+
+IMAGES = Path(__file__).parents[1] / "docs" / "images"
+OURS = STYLES["exact"].colour
+LOOKS = [STYLES[name] for name in ("exact", "svd-pade", "isqrt-cov", "svd-topn")]
+GAPS = [10 ** (-k / 4) for k in range(2, 60)]
+
+
+def _axes(height: float = 3.0) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(WIDE, height), layout="constrained")
+    return figure, figure.add_subplot()
+
+
+@styled
+def coefficients() -> Figure:
+    """The three numbers that can stand between two eigenvectors, by the ratio of the eigenvalues."""
+    figure, axes = _axes()
+    x = 1 - torch.logspace(0, -4, 400, dtype=torch.float64)
+    s = x.sqrt()
+    lines = {
+        "kernel of the eigenvectors, 1 / (λ_i − λ_j)": 1 / (1 - x),
+        "of the root, 1 / (s_i + s_j)": 1 / (1 + s),
+        "of the root, to the features, s_j / (s_i + s_j)": s / (1 + s),
+    }
+    handles = {}
+    for (name, values), look in zip(lines.items(), LOOKS[1::-1] + LOOKS[2:], strict=False):
+        (handles[name],) = axes.plot(x, values, color=look.colour)
+    axes.set(ylim=(0, 6), xlim=(0, 1.01))
+    axes.set_ylabel("coefficient, for λ_i = 1")
+    below(figure, "λ_j / λ_i")
+    legend(figure, handles, WIDE)
+    return figure
+
+
+def _pairs(gap: float) -> torch.Tensor:
+    """Pairs of eigenvalues ``gap`` apart, several, because a rounding can be lucky."""
+    low = torch.linspace(0.61, 0.93, 9, dtype=torch.float64)
+    return torch.stack([low, low + gap], -1)
+
+
+def _worst_error(found: torch.Tensor, exact: Callable[..., Any], pairs: torch.Tensor) -> float:
+    """The largest relative error of divided differences of some pairs, against 50 digits."""
+    worst = 1e-17
+    with mpmath.workdps(50):
+        for value, (a, b) in zip(found.tolist(), pairs.tolist(), strict=True):
+            low, high = mpmath.mpf(a), mpmath.mpf(b)
+            true = (exact(high) - exact(low)) / (high - low)
+            worst = max(worst, abs(float((value - true) / true)))
+    return worst
+
+
+def _closing(axes: Axes, low: float, high: float) -> None:
+    """Logarithmic both ways, the gap closing to the right."""
+    axes.set(xlim=(1e-15, 1), ylim=(low, high))
+    logarithmic(axes, "x")
+    logarithmic(axes, "y")
+    axes.invert_xaxis()
+    axes.set_ylabel("relative error, logarithmic")
+
+
+@styled
+def cancellation() -> Figure:
+    """Digits lost by the quotient as the eigenvalues approach, and by the forms without a difference."""
+    figure, axes = _axes()
+    functions = {
+        "square root": (FUNCTIONS["sqrt"], mpmath.sqrt),
+        "logarithm": (FUNCTIONS["log"], mpmath.log),
+        "power 0.3": (Power(0.3), lambda x: x ** mpmath.mpf(0.3)),
+    }
+    handles = {}
+    for (name, (function, exact)), look in zip(functions.items(), LOOKS[1:], strict=True):
+        quotient, ours = [], []
+        for gap in GAPS:
+            pairs = _pairs(gap)
+            f = function.values(pairs)
+            naive = (f[:, 1] - f[:, 0]) / (pairs[:, 1] - pairs[:, 0])
+            quotient.append(_worst_error(naive, exact, pairs))
+            ours.append(_worst_error(function.divided_differences(pairs)[:, 0, 1], exact, pairs))
+        (handles[f"{name}: quotient"],) = axes.plot(GAPS, quotient, color=look.colour)
+        (handles[f"{name}: ours"],) = axes.plot(
+            GAPS, ours, look.marker, color=look.colour, markersize=3
+        )
+    _closing(axes, 1e-17, 10)
+    below(figure, "gap between two eigenvalues near one, logarithmic")
+    legend(figure, handles, WIDE)
+    return figure
+
+
+@styled
+def near_ties() -> Figure:
+    """How far the coefficient of the root is from right, by rule, as the gap closes."""
+    figure, axes = _axes()
+    rules = {"svd-taylor": Taylor(), "svd-trunc": Truncated(), "svd-pade": Pade()}
+    handles = {}
+    for name, rule in rules.items():
+        errors = []
+        for gap in GAPS:
+            pairs = _pairs(gap)
+            s = pairs.sqrt()
+            fused = rule(pairs)[:, 1, 0] * (s[:, 1] - s[:, 0])
+            errors.append(_worst_error(fused, mpmath.sqrt, pairs))
+        look = STYLES[name]
+        (handles[name],) = axes.plot(
+            GAPS, errors, color=look.colour, marker=look.marker, markevery=6
+        )
+    exact = [
+        _worst_error(
+            FUNCTIONS["sqrt"].divided_differences(_pairs(gap))[:, 0, 1], mpmath.sqrt, _pairs(gap)
+        )
+        for gap in GAPS
+    ]
+    (handles["exact"],) = axes.plot(GAPS, exact, color=OURS)
+    _closing(axes, 1e-17, 10)
+    below(figure, "gap between two eigenvalues near one, logarithmic")
+    legend(figure, handles, WIDE)
+    return figure
+
+
+@styled
+def feature_gradient() -> Figure:
+    """The matrix H of a thin feature map: every coefficient between 0 and 1."""
+    torch.manual_seed(0)
+    X = torch.randn(64, 16, dtype=torch.float64) * torch.logspace(0, -3, 16)
+    s = torch.linalg.svdvals(X - X.mean(1, keepdim=True))[:15]
+    H = s / (s.unsqueeze(-1) + s)
+    figure = Figure(figsize=(WIDE, 3.2), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    left.plot(range(1, 16), s, "o-", color=OURS)
+    logarithmic(left, "y")
+    left.set_xticks([1, 5, 10, 15])
+    left.set_title("singular values s", loc="left")
+    left.set_xlabel("j")
+    image = right.imshow(H.numpy(), cmap="viridis", vmin=0, vmax=1, extent=(0.5, 15.5, 15.5, 0.5))
+    right.set_title("H_ij = s_j / (s_i + s_j)", loc="left")
+    right.set(xlabel="j", ylabel="i")
+    right.set_xticks([1, 5, 10, 15])
+    right.set_yticks([1, 5, 10, 15])
+    right.grid(False)
+    bar = figure.colorbar(image, ax=right)
+    bar.outline.set_edgecolor(MUTED.light)
+    return figure
+
+
+PICTURES = {
+    "gradient-coefficients": coefficients,
+    "gradient-cancellation": cancellation,
+    "gradient-near-ties": near_ties,
+    "gradient-features": feature_gradient,
+}
+
+
+def main() -> None:
+    for name, draw in PICTURES.items():
+        (IMAGES / f"{name}.svg").write_text(standalone_svg(draw()), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

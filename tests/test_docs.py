@@ -1,0 +1,100 @@
+"""The documentation keeps its word: its code runs, its commands exist, its reference is complete."""
+
+import importlib
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+from pages import Block, blocks
+from rootpool import cli
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+OWN_DATA = DOCS / "tutorials" / "own-data.md"
+PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+LAYERS = ("linalg", "nn", "models", "analysis", "train")
+
+
+def name(page):
+    return page.relative_to(ROOT).as_posix()
+
+
+def runnable(page):
+    return [b for b in blocks(page) if b.language in ("python", "pycon") and not b.reason]
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES[1:] if p != OWN_DATA and runnable(p)], ids=name)
+def test_code_runs(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    scope = {}
+    for block in runnable(page):
+        block.run(scope)
+
+
+def test_block_is_compared_with_its_output():
+    block = Block("pycon", ">>> 1 + 1\n3\n")
+    with pytest.raises(AssertionError, match="Expected"):
+        block.run({})
+    scope = {}
+    Block("python", "x = 2").run(scope)
+    Block("pycon", ">>> x + 1\n3\n>>> y = x\n").run(scope)
+    assert scope["y"] == 2
+
+
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if any(list(b.commands()) for b in blocks(p))], ids=name
+)
+def test_commands_are_understood(page):
+    from rootpool.paper.entries import choose
+    from rootpool.train.recipes import load_recipe
+    from rootpool.train.settings import apply_overrides, resolve
+
+    parser = cli.build_parser()
+    for block in blocks(page):
+        for words in block.commands():
+            arguments = parser.parse_args(words)
+            recipe = getattr(arguments, "recipe", "mine.yaml")
+            if not recipe.endswith(".yaml"):
+                resolve(apply_overrides(load_recipe(recipe).config, arguments.overrides))
+            choose(getattr(arguments, "entries", []))
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_reference_is_complete(layer):
+    listed = re.findall(
+        rf"^::: rootpool\.{layer}\.(?:\w+\.)?(\w+)$",  # a function may share the name of its module
+        (DOCS / "api" / f"{layer}.md").read_text(encoding="utf-8"),
+        re.MULTILINE,
+    )
+    assert sorted(listed) == sorted(importlib.import_module(f"rootpool.{layer}").__all__)
+
+
+def test_pictures_are_drawn():
+    tool = runpy.run_path(str(ROOT / "scripts" / "gradient_pictures.py"))
+    text = (DOCS / "gradients.md").read_text(encoding="utf-8")
+    for picture, draw in tool["PICTURES"].items():
+        assert draw().axes
+        assert f"(images/{picture}.svg)" in text
+
+
+def test_own_data_from_the_first_block_to_the_last(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    quick = ["trainer.max_epochs=1", "trainer.limit_train_batches=2", "trainer.limit_val_batches=2"]
+    quick += ["model.milestones=[]", "data.crop=32", "data.batch_size=4", "spectrum_every=1"]
+    scope = {}
+    for block in blocks(OWN_DATA):
+        if block.title:
+            Path(block.title).write_text(block.code, encoding="utf-8")
+        for words in block.commands():
+            short = words[0] == "train" and "--show" not in words
+            assert cli.main([*words, *(quick if short else [])]) == 0
+        if not block.reason:
+            block.run(scope)
+    printed = capsys.readouterr().out
+    assert "6 classes" in printed
+    assert "textures/val/brick" in printed
+    report = Path("report.html").read_text(encoding="utf-8")
+    assert report.count("<svg") == 4  # two pictures, each for wide and for narrow windows
+    assert "runs/mine-gap" in report

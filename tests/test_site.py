@@ -1,0 +1,114 @@
+"""The site builds strictly, every link leads somewhere, and a browser shows it without a network."""
+
+import importlib.util
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import browser
+
+ROOT = Path(__file__).parents[1]
+CHECK = runpy.run_path(str(ROOT / "scripts" / "check_site.py"))
+needs_mkdocs = pytest.mark.skipif(
+    importlib.util.find_spec("mkdocs") is None, reason="needs the extra docs"
+)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-d", str(folder)]
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert built.returncode == 0, built.stderr
+    return folder
+
+
+@needs_mkdocs
+def test_links(site):
+    assert list(CHECK["problems"](site)) == []
+
+
+@needs_mkdocs
+def test_files_are_included(site):
+    included = {"tutorials/examples": "Differentiable Procrustes", "benchmarks": "spd_learn"}
+    included |= {"changelog": "Unreleased", "cite": "cff-version", "guides/methods": "within noise"}
+    for page, text in included.items():
+        assert text in (site / f"{page}.html").read_text(encoding="utf-8")
+
+
+@needs_mkdocs
+def test_docstrings_become_pages(site):
+    text = (site / "api" / "linalg.html").read_text(encoding="utf-8")
+    assert ":math:" not in text
+    assert "<blockquote>" not in text  # what >>> becomes by itself
+    assert 'class="arithmatex"' in text
+    assert '#rootpool.linalg.matrix_function"' in text
+    assert "==" not in (site / "api" / "analysis.html").read_text(encoding="utf-8").split("<h2")[1]
+
+
+@needs_mkdocs
+@pytest.mark.parametrize("width", [1280, 360])
+def test_pages_in_a_browser(site, width):
+    pages = ["index", "gradients", "api/linalg", "api/nn", "api/analysis", "guides/methods"]
+    with browser.start() as shown:
+        for page in pages:
+            shown.open(site / f"{page}.html", width)
+            assert not shown.complaints
+            assert all(
+                request.startswith(("file:", "data:", "blob:")) for request in shown.requests
+            )
+            formulas, set_well = shown.evaluate(
+                "['', ' .katex'].map(inner => document.querySelectorAll('.arithmatex' + inner).length)"
+            )
+            assert set_well >= formulas
+            assert not shown.evaluate("document.querySelectorAll('.katex-error').length")
+            assert shown.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def broken(tmp_path, body):
+    (tmp_path / "index.html").write_text(body, encoding="utf-8")
+    return list(CHECK["problems"](tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("body", "fault"),
+    [
+        ('<a href="other.html">', "is not in the site"),
+        ('<a href="#there">', "has no such anchor"),
+        ('<a href="/absolute.html">', "leaves the folder"),
+        ('<img src="picture.svg">', "is not in the site"),
+        ('<script src="https://example.org/a.js"></script>', "is loaded from the network"),
+    ],
+)
+def test_broken_reference_is_found(tmp_path, body, fault):
+    (found,) = broken(tmp_path, body)
+    assert fault in found
+
+
+def test_whole_references_pass(tmp_path):
+    (tmp_path / "style.css").write_text("a { background: url(picture.svg) }", encoding="utf-8")
+    assert "picture.svg" in broken(tmp_path, '<link href="style.css">')[0]
+    (tmp_path / "picture.svg").touch()
+    body = (
+        '<h1 id="top"></h1><a href="#top"><a href="index.html#top"><a href="https://example.org">'
+    )
+    assert broken(tmp_path, body) == []
+
+
+def test_docstrings_to_markdown():
+    pytest.importorskip("griffe")
+    tool = runpy.run_path(str(ROOT / "scripts" / "site_docstrings.py"))
+    convert = tool["to_markdown"]
+    assert convert(r"The root :math:`A^{1/2}`.", {}) == r"The root \(A^{1/2}\)."
+    assert convert(".. math:: a\n\nb", {}) == "\\[\na\n\\]\n\nb"
+    assert convert(".. math::\n    a \\\\\n    b", {}) == "\\[\n\na \\\\\nb\n\\]".replace(
+        "\n\n", "\n"
+    )
+    assert convert(">>> f(1)\n2", {}) == "```pycon\n>>> f(1)\n2\n```"
+    assert convert("See :func:`eigh`.", {"eigh": "p.eigh"}) == "See [`eigh`][p.eigh]."
+    assert convert("See :func:`torch.eig`.", {}) == "See `torch.eig`."
+    table = "=====  ====\n``a``  one\n       more\n``b``  two\n=====  ====\n"
+    assert convert(table, {}).splitlines()[2:] == ["| ``a`` | one more |", "| ``b`` | two |"]
