@@ -52,7 +52,7 @@ def test_page_says_what_was_found(files, tmp_path):
     assert "Bird number 1" in text
     assert "001.Bird" not in text
     pictures = list((tmp_path / "birds-pictures").glob("*.svg"))
-    assert len(pictures) == 3
+    assert len(pictures) == 4
     assert any("Bird number 0 → Bird number 1" in picture.read_text() for picture in pictures)
     with Image.open(tmp_path / "examples.png") as picture:
         assert picture.width > 500
@@ -70,7 +70,7 @@ def test_a_perfect_head_confuses_nothing(files):
     heads = {"root": TABLES["main"]["root"]}
     text = birds_page(study(heads, files, skill={"root": 1.1})).markdown()
     assert "100.00" in text
-    assert "![" not in text
+    assert "![The pairs of species" not in text
 
 
 def test_experiment_adds_the_methods_on_demand(files, tmp_path, monkeypatch):

@@ -28,7 +28,7 @@ from rootpool.analysis.statistics import Comparison, compare, describe
 from rootpool.analysis.table import Cell
 from rootpool.analysis.timing import machine
 
-from .birds import BirdStudy, run
+from .birds import IMAGE_SIZE, BirdStudy, run
 from .data import decode_image
 from .head_report import confusions, records, summary
 from .head_study import HeadResult
@@ -56,6 +56,18 @@ def _describe(branch: Branch) -> str:
     if branch.power != 1:
         parts.append(f"power {branch.power:g}")
     return ", ".join([*parts, f"length {branch.length:g}"])
+
+
+def _schedule(study: BirdStudy) -> str:
+    """How the heads are trained, in a sentence."""
+    schedules = {head.schedule for head in study.heads.values()}
+    epochs = " or ".join(str(count) for count in sorted({s.epochs for s in schedules}))
+    s = min(schedules, key=lambda s: s.epochs)
+    return (
+        f"SGD, {epochs} epochs, batches of {s.batch_size}, rates {s.classifier_rate:g} (classifier) and "
+        f"{s.reduction_rate:g} (convolutions) that fall along a cosine, Nesterov momentum {s.momentum:g}, "
+        f"weight decay {s.weight_decay:g}."
+    )
 
 
 def _results_table(study: BirdStudy) -> Table:
@@ -93,7 +105,8 @@ def _methods(page: Page, study: BirdStudy) -> list[Comparison]:
         Heading("Which of the paper's methods"),
         Paragraph(
             "The same head with each method in its place: seeds, order and views are the same, and only "
-            "the root and its gradient differ."
+            "the root and its gradient differ. In the paper, on a ResNet-50 fine-tuned as a whole, the "
+            "accurate roots are about a point above Newton-Schulz (isqrt-cov) on these birds."
         ),
         _results_table(study),
         Picture.of(
@@ -189,6 +202,13 @@ def birds_page(main: BirdStudy, methods: BirdStudy | None = None) -> Page:
         ),
         Code("rootpool train --recipe birds-cpu --data CUB_200_2011", "sh"),
         _results_table(main),
+        Picture.of(
+            dots_with_spread,
+            [{**row, "method": row["run"]} for row in records(main.results)],
+            value="accuracy",
+            label="accuracy, %",
+            alt="Accuracy of each head and seed",
+        ),
     )
     if methods is not None:
         _methods(page, methods)
@@ -215,6 +235,13 @@ def birds_page(main: BirdStudy, methods: BirdStudy | None = None) -> Page:
         ),
         _examples_table(main, of_best[0]),
         Heading("How this was made"),
+        Paragraph(
+            f"Two views of each image, {IMAGE_SIZE} pixels: the centre square, and the mirror image of "
+            "the middle of it, enlarged. Features of both are computed once and kept in float16. "
+            f"{_schedule(main)} Training sees one of the views at random; probabilities for test images "
+            "are the mean over both. Stages, channels, lengths, rates and epochs were chosen on a fifth "
+            "of the training images, held out; the test images were used for these tables alone."
+        ),
         Facts({key: str(value) for key, value in machine().items()}),
     )
     return page

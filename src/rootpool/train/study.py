@@ -97,6 +97,9 @@ def _run(trial: Trial, key: str, first: str | None, folder: Path, events: Any) -
     other, where a setting may be either.
     """
     torch.set_num_threads(1)
+    # The processes that load images start as the system does it: spawned like this one, each of them
+    # would import all of Lightning first.
+    multiprocessing.set_start_method(None, force=True)
     started = time.perf_counter()
     output = folder / key
     run = prepare(
