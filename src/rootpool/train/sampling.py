@@ -46,7 +46,7 @@ class SeededDataset(Dataset[Any]):
     def __getitem__(self, key: tuple[int, int]) -> Any:
         epoch, index = key
         with torch.random.fork_rng(devices=[]):
-            # torch.manual_seed would note a traceback for each accelerator, 2 ms a sample.
+            # torch.manual_seed would note a traceback for each accelerator: 0.5 ms a sample.
             torch.default_generator.manual_seed(derive_seed(self.seed, epoch, index))
             return self.dataset[index]
 
