@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.format import open_memmap
 
-from rootpool.analysis.files import write_atomically
+from rootpool.files import write_atomically
 
 __all__ = ["BlockStore"]
 
