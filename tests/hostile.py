@@ -83,10 +83,6 @@ def lying(path: Path, state: dict) -> None:
     path.write_bytes(data)
 
 
-def long_pickle(path: Path, state: dict) -> None:
-    torch.save({**state, "x": [{} for _ in range(3_000_000)]}, path)
-
-
 def cut(path: Path, state: dict) -> None:
     torch.save(state, path)
     data = path.read_bytes()
@@ -112,7 +108,8 @@ BOMBS = {
     "zeros, old": (saved_old(x=Zeros()), r"calls (__builtin__|builtins) bytearray"),
     "doubled": (saved(x=doubled(40)), "calls _codecs encode, which can make any amount of data"),
     "doubled, old": (saved_old(x=doubled(40)), "calls _codecs encode"),
-    "long": (long_pickle, "describes its tensors with more than 8388608 bytes"),
+    "long": (saved(x="x" * 2**24), "describes its tensors with more than 8388608 bytes"),
+    "long, old": (saved_old(x="x" * 2**24), "describes its tensors with more than 8388608 bytes"),
     "cut": (cut, "is damaged or no file of weights"),
     "text": (lambda path, state: path.write_text("hello"), "damaged or no|not hold weights alone"),
     "empty": (lambda path, state: path.write_bytes(b""), "is damaged or no file of weights"),

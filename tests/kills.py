@@ -28,8 +28,8 @@ from torch import nn
 from torchvision.transforms import v2
 
 from images import make_image_tree
-from rootpool.analysis.files import write_atomically
 from rootpool.analysis.timing import machine
+from rootpool.files import write_atomically
 from rootpool.train.cache import _Extraction, cache_features
 from rootpool.train.checkpoints import AtomicCheckpointIO
 from rootpool.train.heads import Branch, Head, Schedule, train_head

@@ -332,7 +332,7 @@ def test_a_failed_write_leaves_the_file_before(tmp_path, monkeypatch):
     before = path.read_bytes()
 
     def full_disk(content, file):
-        file.write_bytes(b"half")
+        file.write(b"half")
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(files_module.torch, "save", full_disk)

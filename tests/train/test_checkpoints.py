@@ -11,8 +11,8 @@ import pytest
 import torch
 
 import hostile
-from rootpool.analysis.files import write_atomically
 from rootpool.cli import main
+from rootpool.files import write_atomically
 from rootpool.train.checkpoints import RESUMED, AtomicCheckpointIO
 from rootpool.train.evaluation import load_run
 from rootpool.train.settings import SettingsError
@@ -44,7 +44,7 @@ def test_a_full_disk_leaves_the_checkpoint_before(saved, monkeypatch):
 
 def test_a_kill_while_writing_leaves_the_checkpoint_before(saved):
     code = (
-        "import os, signal, sys; from rootpool.analysis.files import write_atomically\n"
+        "import os, signal, sys; from rootpool.files import write_atomically\n"
         "def half(file):\n    file.write(b'half'); file.flush(); os.kill(os.getpid(), signal.SIGKILL)\n"
         "write_atomically(sys.argv[1], half)"
     )

@@ -7,7 +7,7 @@ import subprocess
 import lightning.pytorch as pl
 import pytest
 
-from rootpool.analysis.files import write_atomically
+from rootpool.files import write_atomically
 from rootpool.train.store import BlockStore
 from small_runs import assert_same_state, final, run
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 
+from rootpool.files import write_atomically
+
 from .blocks import (
     Block,
     Code,
@@ -20,7 +22,6 @@ from .blocks import (
     Picture,
     Rendering,
 )
-from .files import write_atomically
 from .gallery import Gallery, Photo
 from .palette import css_colours
 from .table import Table

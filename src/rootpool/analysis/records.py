@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from .files import write_atomically
+from rootpool.files import write_atomically
 
 __all__ = ["Record", "Value", "mean_by", "read_json", "read_records", "write_records"]
 

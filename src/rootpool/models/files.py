@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import safetensors
 import safetensors.torch
 import torch
 from torch import Tensor
 from torch.nn import Parameter
+
+from rootpool.files import write_atomically
 
 from .inert import load_inert
 
@@ -103,13 +105,12 @@ def write_tensors(
     The file appears under its name when it is complete: a full disk or a kill leaves the one before.
     """
     path = Path(path)
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
+
+    def write(file: BinaryIO) -> None:
         if path.suffix == ".safetensors":
             kept = {name: value.detach().contiguous() for name, value in tensors.items()}
-            safetensors.torch.save_file(kept, unfinished, dict(text))
+            safetensors.torch.save_file(kept, file.name, dict(text))  # it takes no open file
         else:
-            torch.save({**text, "state_dict": dict(tensors)}, unfinished)
-        os.replace(unfinished, path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+            torch.save({**text, "state_dict": dict(tensors)}, file)
+
+    write_atomically(path, write)

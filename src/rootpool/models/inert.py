@@ -68,8 +68,17 @@ def _check_archive(file: BinaryIO, path: Path) -> None:
             )
         for entry in entries:
             if entry.filename.endswith(".pkl"):
+                _check_length(entry.file_size, path)
                 with archive.open(entry) as stored:
                     _check_pickle(stored, path)
+
+
+def _check_length(length: int, path: Path) -> None:
+    if length > LONGEST_PICKLE:
+        raise _SwellingError(
+            f"{path} describes its tensors with more than {LONGEST_PICKLE} bytes, which is thousands of "
+            "times what networks need; it is no file of weights"
+        )
 
 
 def _check_old(file: BinaryIO, path: Path) -> None:
@@ -82,11 +91,7 @@ def _check_pickle(file: Any, path: Path) -> None:
     start = file.tell()
     try:
         for operation, argument, position in pickletools.genops(file):
-            if (position or 0) - start > LONGEST_PICKLE:
-                raise _SwellingError(
-                    f"{path} describes its tensors with more than {LONGEST_PICKLE} bytes, which is "
-                    "thousands of times what networks need; it is no file of weights"
-                )
+            _check_length((position or 0) - start, path)
             if operation.name == "GLOBAL" and str(argument).split(" ")[-1] in SWELLING:
                 raise _SwellingError(
                     f"{path} calls {argument}, which can make any amount of data from nothing; weights do "

@@ -16,7 +16,7 @@ from rich.table import Table
 
 import rootpool
 from rootpool.analysis import write_records
-from rootpool.analysis.files import write_atomically
+from rootpool.files import write_atomically
 from rootpool.train.study import Event, Trial, run_trials
 
 from .bench import Bench, Run, Study

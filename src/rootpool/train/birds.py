@@ -18,8 +18,8 @@ from rich.console import Console
 from rich.live import Live
 from torchvision.transforms import v2
 
-from rootpool.analysis.files import write_atomically
 from rootpool.analysis.records import read_json, write_records
+from rootpool.files import write_atomically
 from rootpool.models.efficientnet_lite import efficientnet_lite0, efficientnet_lite0_transform
 from rootpool.models.stages import Stages
 from rootpool.nn import METHODS

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 
-from rootpool.analysis.files import write_atomically
+from rootpool.files import write_atomically
 from rootpool.models.inert import load_inert
 
 __all__ = ["AtomicCheckpointIO"]

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from rootpool.analysis.files import write_atomically
+from rootpool.files import write_atomically
 from rootpool.nn import METHODS
 
 from .demo_page import demo_page

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 import rootpool
-from rootpool.analysis.files import write_atomically
+from rootpool.files import write_atomically
 
 from .cache import FeatureCache
 from .failures import explained_deaths

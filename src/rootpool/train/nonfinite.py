@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.linalg import LinAlgError
 
 import rootpool
-from rootpool.analysis.files import write_atomically
+from rootpool.files import write_atomically
 
 from .replay import Replay, largest_magnitude, replay_state
 

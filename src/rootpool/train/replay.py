@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.linalg import LinAlgError
 
 from rootpool.analysis.spectrum import covariance_eigenvalues, spectrum_statistics
+from rootpool.models.inert import load_inert
 from rootpool.nn import CovariancePool
 
 from .hybrid import covariance_pools
@@ -96,7 +97,7 @@ def replay(path: str | Path) -> Replay:
         path: the ``nonfinite-*.pt`` that a training left when its loss, gradients or weights were not
             finite. It has the keys of a checkpoint and ``batch``, the images and labels.
     """
-    return replay_state(torch.load(path, map_location="cpu", weights_only=True))
+    return replay_state(load_inert(path))
 
 
 def replay_state(state: dict[str, Any]) -> Replay:

@@ -14,8 +14,8 @@ from lightning.pytorch.loggers import TensorBoardLogger
 from lightning.pytorch.utilities import rank_zero_only
 
 from rootpool.analysis.callbacks import SpectrumMonitor
-from rootpool.analysis.files import remove_parts, write_atomically
 from rootpool.analysis.records import write_records
+from rootpool.files import remove_parts, write_atomically
 
 from .checkpoints import AtomicCheckpointIO
 from .datamodule import ImageData

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.format import open_memmap
 
-from rootpool.analysis.files import named_if_full, write_atomically
+from rootpool.files import named_if_full, write_atomically
 
 __all__ = ["BlockStore"]
 

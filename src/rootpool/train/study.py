@@ -25,8 +25,8 @@ import lightning.pytorch as pl
 import torch
 
 import rootpool
-from rootpool.analysis.files import write_atomically
 from rootpool.analysis.records import read_json
+from rootpool.files import write_atomically
 
 from .failures import explained_deaths
 from .run import monitors, prepare
