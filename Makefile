@@ -21,8 +21,9 @@ help:  ## list the targets
 demo: $(VENV)/.ready  ## compare the methods on embedded photographs and write a page (three minutes)
 	$(VENV)/bin/rootpool demo
 
+# A process a core, with one thread each; `make core` runs the numerics with all threads.
 test: $(VENV)/.ready  ## run all tests and doctests
-	$(PY) -m pytest -q
+	OMP_NUM_THREADS=1 $(PY) -m pytest -q --numprocesses auto --maxprocesses 8 --dist worksteal
 
 cover: $(VENV)/.ready  ## line and branch coverage of linalg by its own tests, at least 95 %
 	$(PY) -m pytest -q $(LINALG_PATHS) --cov=src/rootpool/linalg --cov-branch --cov-report=term-missing --cov-fail-under=95
