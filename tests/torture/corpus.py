@@ -111,7 +111,7 @@ def glued_wilkinson(n: int, g: torch.Generator) -> Tensor:
 
 def kahan(n: int, g: torch.Generator) -> Tensor:
     """K^T K of Kahan's triangular matrix, whose small singular value no pivoting sees."""
-    s = 0.5 + 0.49 * float(uniform(g))
+    s = 0.5 + 0.49 * float(uniform(g, 1))
     K = torch.eye(n, dtype=torch.float64) - math.sqrt(1 - s * s) * torch.ones(n, n).double().triu(1)
     K = K * s ** (indices(n) - 1).unsqueeze(-1)
     return K.mT @ K

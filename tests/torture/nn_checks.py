@@ -38,7 +38,7 @@ class FeatureBatch(Batch):
         return max(self.R.shape[1:])
 
     @property
-    def P(self) -> Tensor:
+    def covariance(self) -> Tensor:
         return self.A @ self.A.mT
 
 
@@ -123,7 +123,8 @@ def covariance_value(compute: torch.dtype, batch: FeatureBatch, outputs: Outputs
     P = times_power_of_two(outputs[0], -2 * batch.exponent)
     return {
         "|P - AA'|": ratio(
-            P - batch.P, offset(batch, compute) + unit(batch, compute, size(batch.P), degree=2)
+            P - batch.covariance,
+            offset(batch, compute) + unit(batch, compute, size(batch.covariance), degree=2),
         )
     }
 
@@ -136,21 +137,21 @@ def offset(batch: FeatureBatch, compute: torch.dtype) -> Tensor:
 
 def power_value(compute: torch.dtype, batch: FeatureBatch, outputs: Outputs) -> Figures:
     Q = times_power_of_two(outputs[0], -batch.exponent)
-    scale = offset(batch, compute) + unit(batch, compute, size(batch.P))
-    return {"|QQ - P|": ratio(Q @ Q - batch.P, scale)}
+    scale = offset(batch, compute) + unit(batch, compute, size(batch.covariance))
+    return {"|QQ - P|": ratio(Q @ Q - batch.covariance, scale)}
 
 
 def signed_value(compute: torch.dtype, batch: FeatureBatch, outputs: Outputs) -> Figures:
     Q = times_power_of_two(outputs[0], -batch.exponent)
-    scale = offset(batch, compute) + unit(batch, compute, size(batch.P))
-    return {"|Q|Q| - P|": ratio(Q * Q.abs() - batch.P, scale)}
+    scale = offset(batch, compute) + unit(batch, compute, size(batch.covariance))
+    return {"|Q|Q| - P|": ratio(Q * Q.abs() - batch.covariance, scale)}
 
 
 def log_value(compute: torch.dtype, batch: FeatureBatch, outputs: Outputs) -> Figures:
     """``exp(L) = P + ridge``."""
     ridge = MatrixLog().ridge
     eye = torch.eye(batch.d, dtype=torch.float64)
-    P = times_power_of_two(batch.P, 2 * batch.exponent) + ridge * eye
+    P = times_power_of_two(batch.covariance, 2 * batch.exponent) + ridge * eye
     top = size(P)[:, None, None]
     L = outputs[0].double() - top.log() * eye
     scale = unit(batch, compute, 1 + size(outputs[0]), degree=0) + offset(batch, compute)
@@ -376,7 +377,10 @@ def far_from_zero(batch: FeatureBatch) -> Tensor:
 
 
 def svd_status(batch: FeatureBatch) -> Tensor:
-    return torch.where(far_from_zero(batch), MUST, MAY)
+    """Between null singular values, noise at any level, the gradient of vectors may overflow."""
+    s = torch.linalg.svdvals(batch.R)
+    singular = s[:, -1] <= batch.n * batch.eps * s[:, 0]
+    return torch.where(far_from_zero(batch) & ~singular, MUST, MAY)
 
 
 SPECTRAL = [name for name in METHODS if name != "isqrt-cov"]
