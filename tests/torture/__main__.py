@@ -18,7 +18,6 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 
-import torch
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -27,22 +26,17 @@ from rootpool.analysis.timing import machine
 
 from .checks import THRESHOLD
 from .corpus import GROUP, Group, groups, parse_case
-from .oracle import oracle_findings
+from .oracle import examine, oracle_findings
 from .runner import Finding, run_group
 
 console = Console(width=None if sys.stdout.isatty() else 120)
-
-
-def work(group: Group) -> list[Finding]:
-    torch.set_num_threads(1)
-    return [*run_group(group), *oracle_findings(group)]
 
 
 def all_findings(rounds: int, workers: int) -> Iterator[tuple[Group, list[Finding]]]:
     corpus = list(groups(rounds))
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, mp_context=context) as pool:
-        results = pool.map(work, corpus, chunksize=4)
+        results = pool.map(examine, corpus, chunksize=4)
         yield from zip(corpus, track(results, "torture", len(corpus), console=console), strict=True)
 
 
@@ -62,6 +56,7 @@ def summarise(rounds: int, workers: int) -> dict[str, object]:
             errors += finding.measure == "clear error"
             if finding.failed:
                 failures.append(finding)
+                console.print("FAILED", asdict(finding), markup=False)
             key = (group.family, finding.check, finding.measure)
             if key not in worst or finding.figure > worst[key].figure:
                 worst[key] = finding
@@ -87,8 +82,6 @@ def show(record: dict) -> None:
         if row["figure"] > 0:
             table.add_row(row["check"], row["measure"], f"{row['figure']:.3g}", row["case"])
     console.print(table)
-    for failure in record["failures"][:50]:
-        console.print(f"FAILED {failure}", markup=False)
     console.print(
         f"{record['cases']} cases, {record['calls']} calls forward and backward, "
         f"{record['clear errors']} of them ended in the error that was due or allowed; "

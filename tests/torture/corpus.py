@@ -20,7 +20,7 @@ from matrices import symmetric
 
 GROUP = 16
 SIZES = (1, 2, 3, 5, 8, 13, 21, 34, 70)
-SHAPES = ((1, 5), (4, 1), (5, 3), (6, 6), (4, 20), (24, 9), (70, 30))  # channels, positions
+SHAPES = ((1, 5), (4, 1), (5, 3), (6, 6), (4, 20), (40, 30))  # channels, positions
 # Multiples of 6, so that square and cube roots of a scale are powers of two as well. The last is so
 # low that entries are denormal numbers. Half of all items stay near 1.
 EXPONENTS = {

@@ -20,6 +20,10 @@ FAMILY_CHECKS = {
     "matrix": (matrix_batch, MATRIX_CHECKS),
     "features": (feature_batch, FEATURE_CHECKS),
 }
+# An item that may raise an error cannot go with others. To save time, so many of each group at most go
+# alone, those of the most extreme scales; and threads and company are looked at in some sizes.
+ALONE = 4
+TOO_SMALL_FOR_COMPANY = (1, 2, 5, 13)
 CLEAR_ERRORS = (LinAlgError, ValueError)  # ours; anything else is a fault
 
 
@@ -61,9 +65,11 @@ def _run_check(group: Group, batch: Batch, name: str, check: Check) -> Iterator[
                 yield from _try(group, together.take(torch.tensor([k])), name, check, MUST, MUST)
         else:
             yield from findings
-            if check.company:
+            if check.company and batch.input.shape[-1] not in TOO_SMALL_FOR_COMPANY:
                 yield from _company(group, together, name, check)
-    for k in (~sure).nonzero()[:, 0]:
+    unsure = (~sure).nonzero()[:, 0]
+    extremes = batch.exponent[unsure].abs().argsort(descending=True, stable=True)
+    for k in unsure[extremes[:ALONE]]:
         alone = batch.take(k.reshape(1))
         yield from _try(group, alone, name, check, int(value[k]), int(gradient[k]))
 

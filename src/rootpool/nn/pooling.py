@@ -52,7 +52,7 @@ def covariance_pool(
         if output == "isometric":
             Q = Q * triangle_weights(X.shape[1], dtype=Q.dtype, device=Q.device)
         pooled = Q.to(X.dtype)
-    check_covariance(pooled, X)
+    check_covariance(pooled.flatten(1).unsqueeze(-1), X)
     return pooled
 
 
