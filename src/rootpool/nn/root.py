@@ -319,7 +319,8 @@ def covariance_root(
             matrices; or ``"matrix"``.
 
     Returns:
-        The roots in the dtype of the features.
+        The roots in the dtype of the features. Root and gradient of a map have the same bits whatever
+        else is in the batch and however many threads there are.
 
     >>> X = torch.tensor([[[1.0, 3.0], [2.0, 2.0]]])
     >>> covariance_root(X)

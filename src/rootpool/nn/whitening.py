@@ -96,7 +96,7 @@ class Whitening(nn.Module):
         mean = _total(X.sum(1, keepdim=True)) / count
         centred = X - mean
         covariance = _total(centred @ centred.mT) / count
-        check_covariance(covariance, X)
+        check_covariance(covariance, mean)  # NaN if the features of any process are broken
         return mean, covariance, count
 
     @torch.no_grad()
