@@ -11,6 +11,7 @@ import argparse
 import json
 import multiprocessing
 import os
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -33,11 +34,19 @@ console = Console(width=None if sys.stdout.isatty() else 120)
 
 
 def all_findings(rounds: int, workers: int) -> Iterator[tuple[Group, list[Finding]]]:
-    corpus = list(groups(rounds))
+    """What the workers find, group by group; an interrupt ends the run with what there is."""
+    corpus = groups(rounds)
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, mp_context=context) as pool:
-        results = pool.map(examine, corpus, chunksize=4)
-        yield from zip(corpus, track(results, "torture", len(corpus), console=console), strict=True)
+    with ProcessPoolExecutor(
+        workers, context, signal.signal, (signal.SIGINT, signal.SIG_IGN)
+    ) as pool:
+        results = pool.map(examine, corpus)
+        try:
+            for group in track(corpus, "torture", console=console):
+                yield group, next(results)
+        except KeyboardInterrupt:
+            console.print("interrupted: this is not the whole corpus")
+            pool.shutdown(cancel_futures=True)
 
 
 def summarise(rounds: int, workers: int) -> dict[str, object]:

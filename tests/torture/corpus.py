@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -353,10 +353,13 @@ def parse_case(name: str) -> Group:
     return Group(family, kind, getattr(torch, dtype), (int(seed),))
 
 
-def groups(rounds: int = 1) -> Iterator[Group]:
-    """The corpus: each kind in each dtype and size, ``rounds`` times with other seeds."""
-    for family, (kinds, sizes) in FAMILIES.items():
-        for kind in kinds:
-            for dtype in DTYPES:
-                for first in range(0, rounds * len(sizes) * GROUP, GROUP):
-                    yield Group(family, kind, dtype, tuple(range(first, first + GROUP)))
+def groups(rounds: int = 1) -> list[Group]:
+    """The corpus: each kind in each dtype and size, ``rounds`` times with other seeds; small ones first."""
+    corpus = [
+        Group(family, kind, dtype, tuple(range(first, first + GROUP)))
+        for family, (kinds, sizes) in FAMILIES.items()
+        for kind in kinds
+        for dtype in DTYPES
+        for first in range(0, rounds * len(sizes) * GROUP, GROUP)
+    ]
+    return sorted(corpus, key=lambda group: group.seeds)
