@@ -60,7 +60,12 @@ def block(record: dict[str, Any]) -> str:
 
 
 def main(record: str, target: str) -> None:
-    page, text = Path(target), block(json.loads(Path(record).read_text(encoding="utf-8")))
+    figures = json.loads(Path(record).read_text(encoding="utf-8"))
+    if figures["cases"] < 10_000:
+        raise SystemExit(
+            f"{record} has {figures['cases']} cases: the run was interrupted, repeat it"
+        )
+    page, text = Path(target), block(figures)
     old = page.read_text(encoding="utf-8")
     if not MARKED.search(old):
         raise SystemExit(f"{target} has no '<!-- torture: begin -->' and '<!-- torture: end -->'")

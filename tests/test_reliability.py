@@ -39,5 +39,12 @@ def test_record_goes_between_its_marks(tmp_path):
         SCRIPT["main"](str(record), str(page))
 
 
+def test_an_interrupted_run_is_refused(tmp_path):
+    record = tmp_path / "torture.json"
+    record.write_text(json.dumps(RECORD | {"cases": 800}))
+    with pytest.raises(SystemExit, match="has 800 cases: the run was interrupted"):
+        SCRIPT["main"](str(record), str(PAGE))
+
+
 def test_page_has_a_place_for_the_record():
     assert SCRIPT["MARKED"].search(PAGE.read_text(encoding="utf-8"))
