@@ -5,7 +5,7 @@ import torch
 
 import matrices
 from matrices import symmetric
-from rootpool.linalg import RULES, Lorentzian, PowerIteration, Taylor, eigh
+from rootpool.linalg import RULES, Lorentzian, PowerIteration, Taylor, eigh, svd
 
 # Rules close enough to the true kernel at the gaps of SPECTRA["separated"] to pass gradcheck.
 ACCURATE = {
@@ -170,3 +170,14 @@ def test_bad_item_is_named_by_its_batch_index():
         eigh(A)
     with pytest.raises(ValueError, match=r"A\[1, 2\] has NaN"):
         torch.vmap(eigh)(A)
+
+
+@pytest.mark.parametrize("decompose", [eigh, svd])
+def test_gradients_of_vectors_beyond_the_range_are_an_error(decompose):
+    A = (matrices.matrix("separated") * 1e-313).expand(2, 6, 6).clone().requires_grad_()
+    result = decompose(A)
+    vectors = result[1] if decompose is eigh else result[0]
+    with pytest.raises(
+        torch.linalg.LinAlgError, match=rf"the gradient of {decompose.__name__} at A\[0\] is beyond"
+    ):
+        (vectors * matrices.random(6, 6)).sum().backward()

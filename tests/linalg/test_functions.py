@@ -463,3 +463,53 @@ def test_user_defined_function():
     assert torch.allclose(
         torch.autograd.grad(matrix_function(A, Square(), rule="pade").sum(), A)[0], got
     )
+
+
+# ------------------------------------------------------------------------------- ends of the range
+
+
+@pytest.mark.parametrize(
+    ("function", "scale", "dtype"),
+    [
+        (functools.partial(powm, exponent=2), 1e200, torch.float64),
+        (functools.partial(powm, exponent=-1), 1e-310, torch.float64),
+        (functools.partial(powm, exponent=-1), 1e-40, torch.float32),
+    ],
+)
+def test_values_beyond_the_range_are_an_error(function, scale, dtype):
+    A = torch.stack([torch.eye(3), scale * torch.eye(3).double()]).to(dtype)
+    with pytest.raises(torch.linalg.LinAlgError, match=r"powm at A\[1\] is beyond the range of"):
+        function(A)
+
+
+@pytest.mark.parametrize(
+    ("function", "scale", "dtype"),
+    [
+        (inv_sqrtm, 1e-250, torch.float64),
+        (inv_sqrtm, 1e-30, torch.float32),
+        (logm, 1e-310, torch.float64),
+        (functools.partial(powm, exponent=-1), 1e-200, torch.float64),
+    ],
+)
+def test_gradients_beyond_the_range_are_an_error(function, scale, dtype):
+    A = torch.stack([torch.eye(3), scale * torch.eye(3).double()]).to(dtype).requires_grad_()
+    F = function(A)
+    with pytest.raises(
+        torch.linalg.LinAlgError, match=r"the derivative of .* at A\[1\] is beyond .*; scale"
+    ):
+        F.sum().backward()
+
+
+def test_an_overflow_of_the_loss_passes_through():
+    A = torch.eye(3).requires_grad_()
+    sqrtm(A).backward(torch.full((3, 3), torch.inf))
+    assert not A.grad.isfinite().all()
+
+
+def test_second_derivatives_beyond_the_range_are_an_error():
+    A = (1e-250 * torch.eye(3).double()).requires_grad_()
+    (first,) = torch.autograd.grad(sqrtm(A).sum(), A, create_graph=True)
+    with pytest.raises(
+        torch.linalg.LinAlgError, match=r"the second derivative of Sqrt\(\) at A is"
+    ):
+        first.sum().backward()

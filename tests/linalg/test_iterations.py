@@ -90,3 +90,27 @@ def test_bad_input():
         newton_schulz(torch.zeros(2, 3))
     with pytest.raises(ValueError, match="iterations must be an integer >= 1, got 0"):
         newton_schulz(torch.eye(2), 0)
+
+
+@pytest.mark.parametrize(
+    ("scale", "dtype"),
+    [
+        (2.0**1020, torch.float64),
+        (2.0**-1040, torch.float64),
+        (2.0**126, torch.float32),
+        (2.0**-140, torch.float32),
+    ],
+)
+def test_ends_of_the_range(scale, dtype):
+    """The trace would overflow, or vanish."""
+    A = torch.diag(torch.tensor([1.0, 0.5, 0.75, 1.0])).double()
+    expected = newton_schulz(A).root * scale**0.5
+    got = newton_schulz((A * scale).to(dtype)).root
+    assert torch.allclose(got.double(), expected, rtol=1e-5, atol=0)
+    B = (A * scale).to(dtype).requires_grad_()
+    newton_schulz(B).root.sum().backward()
+    assert B.grad.isfinite().all()
+
+
+def test_empty_matrix():
+    assert newton_schulz(torch.zeros(2, 0, 0)).root.shape == (2, 0, 0)

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 import matrices
-from rootpool.nn import Covariance, covariance
+from rootpool.nn import Covariance, covariance, covariance_pool
 
 
 @pytest.mark.parametrize("shape", [(2, 4, 9), (2, 4, 3, 3), (1, 3, 1), (0, 3, 5), (2, 1, 4)])
@@ -36,3 +36,26 @@ def test_bad_input():
         covariance(torch.zeros(3))
     with pytest.raises(ValueError, match=r"one channel and one position, got \(1, 3, 0, 2\)"):
         covariance(torch.zeros(1, 3, 0, 2))
+
+
+def test_a_constant_map_has_no_covariance():
+    X = torch.full((2, 3, 7), 0.1) * torch.tensor([1.0, 3e38])[:, None, None]
+    assert (covariance(X) == 0).all()
+
+
+def test_squares_beyond_the_range_are_an_error():
+    X = torch.randn(3, 2, 5, generator=torch.Generator().manual_seed(0))
+    X[1] *= 1e25
+    with pytest.raises(
+        torch.linalg.LinAlgError,
+        match=r"the covariance at features\[1\] is beyond the range of torch.float32; divide the",
+    ):
+        covariance(X)
+    assert covariance(X.double()).isfinite().all()
+    with pytest.raises(torch.linalg.LinAlgError, match=r"features\[1\] is beyond the range"):
+        covariance_pool(X, "covariance")  # computed in float64, but float32 comes out
+    assert covariance_pool(X, "isqrt-cov").isfinite().all()
+
+
+def test_broken_features_pass_through():
+    assert covariance(torch.full((1, 2, 3), torch.nan)).isnan().all()

@@ -77,3 +77,13 @@ def test_impossible_scalings(make, message):
 def test_a_bare_number_is_no_scaling():
     with pytest.raises(TypeError, match=r"scaling must be a Scaling, such as Length\(4.0\)"):
         CovariancePool(4, scaling=4.0)
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e30])
+def test_length_of_tiny_and_huge_vectors(scale):
+    """Squares of these are beyond float32."""
+    v = (torch.tensor([[3.0, -4.0]]) * scale).requires_grad_()
+    scaled = Length(10.0)(v)
+    assert torch.allclose(scaled, torch.tensor([[6.0, -8.0]]))
+    scaled[0, 0].backward()
+    assert torch.allclose(v.grad * scale, torch.tensor([[1.28, 0.96]]))

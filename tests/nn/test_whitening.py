@@ -131,3 +131,14 @@ def test_two_processes_give_the_numbers_of_one():
     for share in shares:
         assert torch.allclose(share[2], mean)
         assert torch.allclose(share[3], covariance)
+
+
+def test_a_batch_beyond_the_range_leaves_the_running_statistics():
+    layer = Whitening(3)
+    layer(torch.randn(8, 3))
+    before = {name: value.clone() for name, value in layer.state_dict().items()}
+    with pytest.raises(
+        torch.linalg.LinAlgError, match="the covariance at features is beyond the ra"
+    ):
+        layer(torch.randn(8, 3) * 1e25)  # 1e50 in float64, but the statistics are float32
+    assert all(torch.equal(value, before[name]) for name, value in layer.state_dict().items())

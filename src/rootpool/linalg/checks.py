@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
+from torch.linalg import LinAlgError
 
-__all__ = ["check_matrix", "check_square", "first_index", "name_item", "raise_not_finite"]
+__all__ = [
+    "check_matrix",
+    "check_range",
+    "check_square",
+    "first_index",
+    "is_finite",
+    "name_item",
+    "raise_not_finite",
+]
 
 
 def check_matrix(A: Tensor, caller: str) -> None:
@@ -42,11 +53,36 @@ def raise_not_finite(caller: str, item: str) -> None:
     )
 
 
+def is_finite(*tensors: Tensor) -> bool:
+    """Whether all entries of all tensors are finite."""
+    # A sum costs one pass and no memory; only when it is not finite (overflow counts) look closely.
+    return all(math.isfinite(t.sum().item()) or bool(t.isfinite().all()) for t in tensors)
+
+
+MATRIX_ADVICE = "scale the matrices, or raise small eigenvalues with eigenvalue_floor="
+
+
+def check_range(
+    result: Tensor, what: str, *sources: Tensor, item: str = "A", advice: str = MATRIX_ADVICE
+) -> None:
+    """Raise if a result ``(..., m, n)`` of finite ``sources`` has overflowed.
+
+    Infinity would turn into NaN a few products later, where nobody could tell what it came from. What is
+    already broken in the sources (a scaled loss may overflow) passes.
+    """
+    if is_finite(result) or not is_finite(*sources):
+        return
+    index = first_index(~result.isfinite().flatten(-2).all(-1))
+    raise LinAlgError(
+        f"{what} at {name_item(index, item)} is beyond the range of {result.dtype}; {advice}"
+    )
+
+
 def first_index(bad: Tensor) -> tuple[int, ...]:
     """Index of the first true entry of ``bad``, a boolean tensor of any shape."""
     return tuple(int(k) for k in bad.nonzero()[0])
 
 
-def name_item(index: tuple[int, ...]) -> str:
+def name_item(index: tuple[int, ...], name: str = "A") -> str:
     """Name one matrix of a batch: ``A`` without batch dimensions, else ``A[3, 1]``."""
-    return f"A[{', '.join(map(str, index))}]" if index else "A"
+    return f"{name}[{', '.join(map(str, index))}]" if index else name

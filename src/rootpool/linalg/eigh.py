@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .checks import check_square
+from .checks import check_range, check_square
 from .decompose import eigh_forward, is_plain
 from .precision import without_autocast
 from .rules import GradientRule, resolve_rule
@@ -61,7 +61,13 @@ class _Eigh(torch.autograd.Function):
                 ctx.rule.inspect(lam.detach(), coupling.detach())
             rotation = ctx.rule(lam).mT * (coupling - coupling.mT) / 2
             inner = rotation if inner is None else inner + rotation
-        return (None if inner is None else U @ inner @ U.mT), None, None
+        if inner is None:
+            return None, None, None
+        gradient = U @ inner @ U.mT
+        if is_plain(gradient):
+            upstream = [g for g in (g_lam, g_U) if g is not None]
+            check_range(gradient, "the gradient of eigh", *upstream)
+        return gradient, None, None
 
 
 @without_autocast

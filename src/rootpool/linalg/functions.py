@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 from typing_extensions import TypedDict, Unpack
 
-from .checks import check_square, first_index, name_item
+from .checks import check_range, check_square, first_index, name_item
 from .decompose import eigh_forward, is_plain
 from .parallel import batchwise
 from .precision import without_autocast
@@ -72,7 +72,10 @@ class _MatrixFunction(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, Tensor]:
         def evaluate(A: Tensor) -> tuple[Tensor, Tensor, Tensor]:
             lam, U = eigh_forward(A, function.domain, caller, solver_device)
-            return (U * function.values(lam).unsqueeze(-2)) @ U.mT, lam, U
+            F = (U * function.values(lam).unsqueeze(-2)) @ U.mT
+            if is_plain(F):
+                check_range(F, caller)
+            return F, lam, U
 
         if not is_plain(A) or solver_device is not None:
             return evaluate(A)
@@ -107,7 +110,10 @@ class _Derivative(torch.autograd.Function):
     ) -> Tensor:
         def evaluate(lam: Tensor, U: Tensor, G: Tensor) -> tuple[Tensor]:
             inner = derivative_coefficients(function, rule, lam) * (U.mT @ G @ U)
-            return (U @ _symmetric_part(inner) @ U.mT,)
+            derivative = U @ _symmetric_part(inner) @ U.mT
+            if is_plain(derivative):
+                check_range(derivative, f"the derivative of {function}", G)
+            return (derivative,)
 
         if not is_plain(G):
             return evaluate(lam, U, G)[0]
@@ -151,7 +157,10 @@ class _SecondDerivative(torch.autograd.Function):
         inner = function.second_product(
             lam, U.mT @ _symmetric_part(G) @ U, U.mT @ _symmetric_part(W) @ U
         )
-        return U @ _symmetric_part(inner) @ U.mT
+        derivative = U @ _symmetric_part(inner) @ U.mT
+        if is_plain(derivative):
+            check_range(derivative, f"the second derivative of {function}", G, W)
+        return derivative
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -210,7 +219,9 @@ def matrix_function(
         solver_device: where to decompose, as in :func:`eigh`.
 
     Returns:
-        ``(..., n, n)``.
+        ``(..., n, n)``. A matrix has the same value and gradient whatever else is in the batch and
+        however many threads there are: to the bit for the roots, up to the last digits for logarithm
+        and other powers.
 
     Raises:
         torch.linalg.LinAlgError: eigenvalues outside the domain of the function. Roots and positive
@@ -218,6 +229,8 @@ def matrix_function(
             ``|lam| <= 2 sqrt(n) eps max(lam)``, count as exact zeros, and the derivative, infinite
             there, is taken along perturbations that keep the rank (0 between two zero
             eigenvalues). Inverse roots, logarithm and negative powers want positive definite ones.
+            Also where a value or a derivative is beyond the range of the dtype, in the backward too
+            (not under ``torch.compile`` and ``torch.func``: there it is infinite or NaN).
 
     >>> matrix_function(torch.eye(2) * 4, "sqrt")
     tensor([[2., 0.],

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from .checks import check_square
 from .precision import without_autocast
@@ -52,15 +53,21 @@ def newton_schulz(A: Tensor, iterations: int = 5) -> Roots:
     check_square(A, "newton_schulz")
     if not isinstance(iterations, int) or iterations < 1:
         raise ValueError(f"iterations must be an integer >= 1, got {iterations!r}")
-    trace = A.diagonal(dim1=-2, dim2=-1).sum(-1)[..., None, None]
-    scale = torch.where(
-        trace == 0, 1, trace
-    )  # sqrt has no derivative at the trace of a zero matrix
+    diagonal = A.diagonal(dim1=-2, dim2=-1)
+    # In units of the largest entry the trace neither overflows nor vanishes. The root of a multiple
+    # is known, so the unit needs no derivative; nor is there one at the trace of a zero matrix.
+    unit = _or_one(pad(diagonal.detach(), (0, 1)).amax(-1))[..., None, None]  # padded: n may be 0
+    trace = _or_one((diagonal / unit[..., 0]).sum(-1))[..., None, None]
     identity = torch.eye(A.shape[-1], dtype=A.dtype, device=A.device)
-    Y = A / scale
+    Y = A / unit / trace
     T = 1.5 * identity - 0.5 * Y  # the first step needs no products with Z = I
     Y, Z = Y @ T, T
     for _ in range(iterations - 1):
         T = 1.5 * identity - 0.5 * (Z @ Y)
         Y, Z = Y @ T, T @ Z
-    return Roots(Y * scale.sqrt(), Z.expand_as(Y) / scale.sqrt())
+    scale = trace.sqrt() * unit.sqrt()
+    return Roots(Y * scale, Z.expand_as(Y) / scale)
+
+
+def _or_one(value: Tensor) -> Tensor:
+    return torch.where(value == 0, 1, value)

@@ -29,7 +29,8 @@ __all__ = ["batchwise", "count_pieces", "even_cuts", "run_pieces"]
 # thread 0.1 ms: below one millisecond a piece it does not pay.
 ENTRIES_WORTH_A_PIECE = 16384
 PIECES_PER_WORKER = 2  # so that a core that is busy elsewhere can do less
-MULTITHREADED_BLAS_STARTS_AT = 65  # below, LAPACK gives the same bits with any number of threads
+# Below, LAPACK gives the same bits with any number of threads (MKL: 33 in float32, 65 in float64).
+MULTITHREADED_BLAS_STARTS_AT = 33
 
 
 # --------------------------------------------------------------------------------------------------
@@ -158,7 +159,7 @@ def count_pieces(batch: int, side: int, effort: float = 1.0) -> int:
     Each matrix is worked on alone and with one BLAS thread, so the result is the same to the bit
     however many threads there are (as many as ``torch.get_num_threads()``) and whatever else is in
     the batch. One exception, for speed: a single matrix is left to the caller with all its BLAS
-    threads, which from 65 rows on can change the last bits, as in torch; not so when
+    threads, which from 33 rows on can change the last bits, as in torch; not so when
     ``torch.use_deterministic_algorithms`` is on.
     """
     workers = torch.get_num_threads()
@@ -234,15 +235,16 @@ def batchwise(
 ) -> tuple[Tensor, ...]:
     """``function(*tensors)`` for tensors with common batch dimensions, piece by piece in workers.
 
-    A piece that has been loaded into the cache goes through all steps of ``function`` there.
+    A piece that has been loaded into the cache goes through all steps of ``function`` there. What
+    comes out does not depend on the pieces, to the bit as long as ``function`` rounds each entry by
+    itself: torch's vectorised ``pow`` and ``log1p`` round the end of an array differently.
     ``trailing`` says how many dimensions of each tensor are not batch dimensions; the last one of the
     first tensor is the side of the matrices.
     """
     lead = tensors[0].shape[: tensors[0].dim() - trailing[0]]
     batch, side = math.prod(lead), tensors[0].shape[-1]
     pieces = count_pieces(batch, side, effort) if tensors[0].device.type == "cpu" else 0
-    if pieces == 0:
-        return function(*tensors)
+    # A single matrix goes as a batch of one: its products then have the bits they have in company.
     flat = [
         t.detach().reshape(batch, *t.shape[t.dim() - k :])
         for t, k in zip(tensors, trailing, strict=True)
@@ -253,9 +255,13 @@ def batchwise(
         parts[piece.start] = function(*(t[piece] for t in flat))
 
     try:
-        run_pieces(work, even_cuts(batch, pieces))
+        if pieces == 0:
+            whole = function(*flat)
+        else:
+            run_pieces(work, even_cuts(batch, pieces))
+            in_order = (parts[k] for k in sorted(parts))
+            whole = tuple(torch.cat(part) for part in zip(*in_order, strict=True))
     except (ValueError, LinAlgError):
         function(*tensors)  # raises again, and names the item by its place in the whole batch
         raise
-    whole = (torch.cat(part) for part in zip(*(parts[k] for k in sorted(parts)), strict=True))
     return tuple(w.reshape(*lead, *w.shape[1:]) for w in whole)

@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .checks import check_matrix
+from .checks import check_matrix, check_range
 from .decompose import is_plain, roundoff, svd_forward
 from .precision import without_autocast
 from .rules import GradientRule, resolve_rule
@@ -103,6 +103,8 @@ class _SVD(torch.autograd.Function):
             g_A = g_A + ((g_U - U @ C_U) * inverse) @ V.mT
         if V.shape[-2] > k:
             g_A = g_A + U @ ((g_V - V @ C_V) * inverse).mT
+        if is_plain(g_A):
+            check_range(g_A, "the gradient of svd", g_U, g_V, *([] if g_s is None else [g_s]))
         return g_A, None, None, None
 
 

@@ -5,7 +5,18 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Covariance", "covariance", "flatten_positions"]
+from rootpool.linalg.checks import check_range
+from rootpool.linalg.decompose import is_plain
+
+__all__ = ["Covariance", "check_covariance", "covariance", "flatten_positions"]
+
+ADVICE = "divide the features by a constant, or compute in float64"
+
+
+def check_covariance(P: Tensor, features: Tensor) -> None:
+    """Raise if a function of covariances has overflowed although the features are finite."""
+    if is_plain(P):
+        check_range(P, "the covariance", features, item="features", advice=ADVICE)
 
 
 def flatten_positions(features: Tensor, caller: str) -> Tensor:
@@ -31,7 +42,8 @@ def covariance(features: Tensor) -> Tensor:
         features: ``(B, C, H, W)`` or ``(B, C, N)``.
 
     Returns:
-        ``(B, C, C)``, in the dtype of the features.
+        ``(B, C, C)``, in the dtype of the features. Squares of features beyond its range are an error;
+        those below vanish.
 
     >>> import torch
     >>> covariance(torch.tensor([[[1.0, 3.0], [2.0, 2.0]]]))
@@ -40,8 +52,13 @@ def covariance(features: Tensor) -> Tensor:
     """
     X = flatten_positions(features, "covariance")
     with torch.autocast(X.device.type, enabled=False):  # in half precision it is not semi-definite
-        X = X - X.mean(-1, keepdim=True)
-        return X @ X.mT / X.shape[-1]
+        # From the first position on: a constant map is exactly zero. The covariance does not depend on
+        # that shift, so that it needs no derivative.
+        shifted = X - X[..., :1].detach()
+        centred = shifted - shifted.mean(-1, keepdim=True)
+        P = centred @ centred.mT / X.shape[-1]
+    check_covariance(P, X)
+    return P
 
 
 class Covariance(nn.Module):

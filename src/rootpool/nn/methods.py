@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -128,9 +129,9 @@ class _KernelRoot(SpectralRoot):
         """What is differentiated, on eigenvalues that have been raised to the floor."""
         return FUNCTIONS["sqrt"]
 
-    def unit(self, s: Tensor) -> Tensor:
-        """A power of two near the largest ``s``, ``(B, 1)``: squares in this unit do not overflow."""
-        return torch.exp2(torch.frexp(s[:, -1:]).exponent.to(s.dtype))
+    def kernel(self, unit: Tensor) -> Callable[[Tensor], Tensor]:
+        """The rule for eigenvalues that are divided by ``unit`` squared, ``(B, 1)``."""
+        return self.rule  # a kernel scales like 1 / lam
 
     def __call__(self, P: Tensor) -> Tensor:
         return sqrtm(P, rule=self.rule, eigenvalue_floor=self.floor(P.dtype))
@@ -138,13 +139,20 @@ class _KernelRoot(SpectralRoot):
     def inner(self, s: Tensor, Z: Tensor) -> tuple[Tensor, Tensor | None]:
         if s.shape[1] == 0:
             return Z, None
-        # Kernels scale like 1 / lam and roots like s, so L scales like 1 / s. One more eigenvalue, the
-        # floor, stands for the whole null space.
-        unit = self.unit(s)
-        null = torch.full_like(unit, math.sqrt(self.floor(s.dtype)))
-        spectrum = (torch.cat([null, s], 1) / unit).square()
-        L = derivative_coefficients(self.function, self.rule, spectrum) / unit.unsqueeze(-1)
+        # In a unit near the largest s, a power of two, squares do not overflow nor reciprocals. Kernels
+        # scale like 1 / lam and roots like s, so L scales like 1 / s and L Z does not change with the
+        # unit. One more eigenvalue, the floor, stands for the whole null space.
+        unit = _unit(s)
+        null = torch.full_like(unit, math.sqrt(self.floor(s.dtype))) / unit
+        s, Z = s / unit, Z / unit.unsqueeze(-1)
+        spectrum = torch.cat([null, s], 1).square()
+        L = derivative_coefficients(self.function, self.kernel(unit), spectrum)
         return _inner(L[:, 1:, 1:], L[:, 1:, 0], s, Z)
+
+
+def _unit(s: Tensor) -> Tensor:
+    """A power of two near the largest ``s``, ``(B, 1)``."""
+    return torch.ldexp(torch.ones_like(s[:, -1:]), torch.frexp(s[:, -1:]).exponent)
 
 
 def _inner(L: Tensor, null: Tensor, s: Tensor, Z: Tensor) -> tuple[Tensor, Tensor]:
@@ -190,8 +198,10 @@ class SVDTrunc(_KernelRoot):
     def rule(self) -> GradientRule:
         return Truncated(self.bound)
 
-    def unit(self, s: Tensor) -> Tensor:
-        return torch.ones_like(s[:, -1:])  # the bound is an absolute number
+    def kernel(self, unit: Tensor) -> Callable[[Tensor], Tensor]:
+        # The bound is an absolute number. Where it overflows, nothing is clipped.
+        bound = (self.bound * unit.square()).unsqueeze(-1)
+        return lambda lam: Ordinary()(lam).clamp(-bound, bound)
 
 
 @dataclass(frozen=True)
@@ -289,8 +299,11 @@ class SVDNewton(SpectralRoot):
         return approximation + (exact - approximation).detach()
 
     def inner(self, s: Tensor, Z: Tensor) -> tuple[Tensor, Tensor | None]:
-        largest = torch.where(s == 0, 1, s)[:, -1:]
-        root_trace = largest * torch.linalg.vector_norm(s / largest, dim=-1, keepdim=True)
+        if s.shape[1] == 0:
+            return Z, None
+        unit = _unit(s)  # nothing below changes with the unit of s and Z
+        s, Z = s / unit, Z / unit.unsqueeze(-1)
+        root_trace = torch.linalg.vector_norm(s, dim=-1, keepdim=True)
         root_trace = torch.where(root_trace == 0, 1, root_trace)
         a = (s / root_trace).square()  # eigenvalues over their sum, the trace
         y, z = a, torch.ones_like(a)

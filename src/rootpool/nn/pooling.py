@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from rootpool.linalg import to_triangle, triangle_size, triangle_weights
 
-from .covariance import covariance, flatten_positions
+from .covariance import check_covariance, covariance, flatten_positions
 from .methods import METHODS, Exact, GlobalAverage, Method, SpectralRoot, resolve_method
 from .root import check_options, covariance_root
 from .scaling import Scaling
@@ -51,7 +51,9 @@ def covariance_pool(
             Q = to_triangle(Q)
         if output == "isometric":
             Q = Q * triangle_weights(X.shape[1], dtype=Q.dtype, device=Q.device)
-        return Q.to(X.dtype)
+        pooled = Q.to(X.dtype)
+    check_covariance(pooled.flatten(1).unsqueeze(-1), X)
+    return pooled
 
 
 class CovariancePool(nn.Module):

@@ -47,6 +47,8 @@ def _decompose(X: Tensor, dtype: torch.dtype, floor: float) -> tuple[Tensor, Ten
     """
     _, d, N = X.shape
     thin = d >= N
+    if torch.finfo(X.dtype).eps < torch.finfo(dtype).eps:
+        X = X - X[..., :1]  # while the features still have their digits
     # Differences to the first position: a constant map becomes exactly zero.
     Y = (X[..., 1:] if thin else X).to(dtype, copy=True, memory_format=torch.contiguous_format)
     Y -= X[..., :1].to(dtype)
@@ -84,20 +86,27 @@ def _decompose(X: Tensor, dtype: torch.dtype, floor: float) -> tuple[Tensor, Ten
 def _normalise(Y: Tensor) -> Tensor | float:
     """Divide maps by powers of four near their largest entry, in place; return their roots, ``(b, 1)``.
 
-    Squares of features neither overflow nor vanish then. Far from either nothing is done, which gives
-    the same bits, since a power of two commutes with rounding.
+    Squares of features neither overflow nor vanish then. Maps far from either are left alone, whatever
+    the others are: a map does not depend on its company.
     """
     if Y.numel() == 0:
         return 1.0
     size = torch.maximum(
         Y.amax((-2, -1)), -Y.amin((-2, -1))
     )  # an infinity norm costs ten times more
-    exponent = torch.frexp(size).exponent.unsqueeze(-1)
     largest = int(math.log2(torch.finfo(Y.dtype).max)) - 4
-    if Y.device.type == "cpu" and int(exponent.abs().amax()) < largest / 5:
-        return 1.0
-    exponent = exponent.clamp(-largest, largest)
-    root_scale = torch.exp2((exponent.to(Y.dtype) / 2).floor())
+    exponent = torch.frexp(size).exponent.clamp(-largest, largest).unsqueeze(-1)
+    extreme = exponent.abs() >= largest / 5
+    if Y.device.type == "cpu":
+        if not math.isfinite(float(size.amax())):
+            raise ValueError(
+                f"covariance_root: differences of features are beyond the range of {Y.dtype}; "
+                "divide the features by a constant, or use compute_dtype=torch.float64"
+            )
+        if not extreme.any():
+            return 1.0
+    half = (exponent.to(Y.dtype) / 2).floor()
+    root_scale = torch.exp2(torch.where(extreme, half, 0))
     Y /= root_scale.square().unsqueeze(-1)
     return root_scale
 
@@ -107,7 +116,8 @@ def _write_root(method: SpectralRoot, W: Tensor, s: Tensor, out: Tensor) -> None
     base = math.sqrt(method.floor(s.dtype))
     left = W
     if base or method.keep is not None:
-        share = (1 - base / torch.where(s > 0, s, torch.inf)).clamp_min(0)
+        # Not 0 / s: torch multiplies with the reciprocal, which is infinite for denormal numbers.
+        share = (1 - base / torch.where(s > 0, s, torch.inf)).clamp_min(0) if base else s.sign()
         if method.keep is not None:
             share[:, : max(0, share.shape[1] - method.keep)] = 0
         left = W * share.unsqueeze(-2)
@@ -309,7 +319,8 @@ def covariance_root(
             matrices; or ``"matrix"``.
 
     Returns:
-        The roots in the dtype of the features.
+        The roots in the dtype of the features. Root and gradient of a map have the same bits whatever
+        else is in the batch and however many threads there are.
 
     >>> X = torch.tensor([[[1.0, 3.0], [2.0, 2.0]]])
     >>> covariance_root(X)

@@ -79,5 +79,9 @@ class Length(Scaling):
         if self.power != 1:
             zero = u == 0
             u = torch.where(zero, 0, torch.where(zero, 1, u).abs() ** self.power * u.sign())
+        # In units of the largest entry the squares neither overflow nor vanish; the result does not
+        # depend on the unit, so that it needs no derivative.
+        largest = u.detach().abs().amax(-1, keepdim=True)
+        u = u / torch.where(largest == 0, 1, largest)
         norm = torch.linalg.vector_norm(u, dim=-1, keepdim=True)
         return (u * (self.length / torch.where(norm == 0, 1, norm))).to(vectors.dtype)

@@ -10,6 +10,8 @@ from torch import Tensor, nn
 
 from rootpool.linalg import inv_sqrtm
 
+from .covariance import check_covariance
+
 __all__ = ["Whitening"]
 
 
@@ -93,14 +95,18 @@ class Whitening(nn.Module):
             )
         mean = _total(X.sum(1, keepdim=True)) / count
         centred = X - mean
-        return mean, _total(centred @ centred.mT) / count, count
+        covariance = _total(centred @ centred.mT) / count
+        check_covariance(covariance, mean)  # NaN if the features of any process are broken
+        return mean, covariance, count
 
     @torch.no_grad()
     def _track(self, mean: Tensor, covariance: Tensor, count: Tensor) -> None:
         unbiased = covariance * (count / (count - 1))
+        tracked = unbiased.to(self.running_covariance.dtype)
+        check_covariance(tracked, covariance)  # one infinity would stay for ever
         self.num_batches_tracked += 1
         self.running_mean.lerp_(mean[:, 0].to(self.running_mean.dtype), self.momentum)
-        self.running_covariance.lerp_(unbiased.to(self.running_covariance.dtype), self.momentum)
+        self.running_covariance.lerp_(tracked, self.momentum)
 
     def forward(self, features: Tensor) -> Tensor:
         if features.dim() < 2 or features.shape[1] != self.num_features:

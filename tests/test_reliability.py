@@ -1,0 +1,50 @@
+"""The page on reliability and the script that writes its figures."""
+
+import json
+import runpy
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "reliability.md"
+SCRIPT = runpy.run_path(str(ROOT / "scripts" / "record_reliability.py"))
+
+FINDING = {"case": "matrix/Hilbert/float32/37", "check": "sqrtm", "measure": "|QQ - A|"}
+RECORD = {
+    "cases": 12345,
+    "calls": 1,
+    "clear errors": 0,
+    "seconds": 120.0,
+    "machine": {"cores": 2},
+    "failures": [],
+    "worst": [{"family": "matrix", **FINDING, "figure": 2.5}],
+    "kinds": [{"family": "matrix", "kind": "Hilbert", "cases": 9, **FINDING, "figure": 2.5}],
+}
+
+
+def test_record_goes_between_its_marks(tmp_path):
+    record, page = tmp_path / "torture.json", tmp_path / "page.md"
+    record.write_text(json.dumps(RECORD))
+    page.write_text("above\n<!-- torture: begin -->\nold\n<!-- torture: end -->\nbelow\n")
+    SCRIPT["main"](str(record), str(page))
+    text = page.read_text()
+    assert text.startswith("above\n<!-- torture: begin -->\n")
+    assert text.endswith("<!-- torture: end -->\nbelow\n")
+    assert "old" not in text
+    assert "12,345" in text
+    assert "2.5" in text
+    page.write_text("no marks")
+    with pytest.raises(SystemExit, match="has no '<!-- torture: begin -->'"):
+        SCRIPT["main"](str(record), str(page))
+
+
+def test_an_interrupted_run_is_refused(tmp_path):
+    record = tmp_path / "torture.json"
+    record.write_text(json.dumps(RECORD | {"cases": 800}))
+    with pytest.raises(SystemExit, match="has 800 cases: the run was interrupted"):
+        SCRIPT["main"](str(record), str(PAGE))
+
+
+def test_page_has_a_place_for_the_record():
+    assert SCRIPT["MARKED"].search(PAGE.read_text(encoding="utf-8"))

@@ -1,0 +1,415 @@
+"""Checks of every method of ``rootpool.nn`` on feature maps."""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from matrices import symmetric
+from rootpool.linalg import from_triangle, svd, triangle_weights
+from rootpool.nn import BASELINES, METHODS, Length, SVDTopN, Whitening, covariance_pool
+from rootpool.nn.methods import MatrixLog
+
+from .checks import ERROR, MAY, MUST, Batch, Check, Figures, Outputs, Upstream, limit, ratio, size
+from .corpus import Group, times_power_of_two
+from .linalg_checks import newton_schulz_of
+
+COMPUTE = {"": torch.float64, " in float32": torch.float32}
+
+
+@dataclass(frozen=True)
+class FeatureBatch(Batch):
+    R: Tensor  # the features without their scales, float64
+    A: Tensor  # centred, over sqrt(N)
+    U: Tensor
+    s: Tensor
+    V: Tensor
+
+    @property
+    def d(self) -> int:
+        return self.R.shape[1]
+
+    @property
+    def n(self) -> int:
+        return max(self.R.shape[1:])
+
+    @property
+    def covariance(self) -> Tensor:
+        return self.A @ self.A.mT
+
+
+def feature_batch(group: Group) -> FeatureBatch:
+    R = group.unscaled
+    centred = R - R[..., :1]
+    A = (centred - centred.mean(-1, keepdim=True)) / math.sqrt(R.shape[-1])
+    U, s, Vh = torch.linalg.svd(A, full_matrices=False)
+    return FeatureBatch(
+        dtype=group.dtype,
+        eps=group.eps,
+        input=group.batch,
+        exponent=group.exponents,
+        index=torch.arange(len(R)),
+        R=R,
+        A=A,
+        U=U,
+        s=s,
+        V=Vh.mT,
+    )
+
+
+def coarsest(batch: FeatureBatch, compute: torch.dtype) -> float:
+    return max(batch.eps, torch.finfo(compute).eps)
+
+
+def unit(batch: FeatureBatch, compute: torch.dtype, *sizes: Tensor, degree: float = 1) -> Tensor:
+    """Relative rounding of the sizes, and the smallest denormal number without the scale."""
+    denormal = torch.exp2(batch.smallest - degree * batch.exponent.double())
+    return batch.n * (coarsest(batch, compute) * sum(sizes) + denormal)
+
+
+def cast(batch: FeatureBatch, compute: torch.dtype) -> Tensor:
+    """Relative error of ``A`` when features are rounded to a coarser dtype before they are centred."""
+    if torch.finfo(compute).eps <= batch.eps:
+        return torch.ones(len(batch), dtype=torch.float64)
+    return 1 + size(batch.R) / torch.where(size(batch.A) == 0, torch.inf, size(batch.A))
+
+
+def fits(compute: torch.dtype, batch: FeatureBatch) -> Tensor:
+    """Whether features of another dtype are in the range of the computation."""
+    return (batch.exponent.abs() < math.log2(torch.finfo(compute).max) - 8) | (
+        batch.dtype == compute
+    )
+
+
+# --------------------------------------------------------------------------------------------------
+# Values
+
+
+def root_value(name: str, compute: torch.dtype, batch: FeatureBatch, outputs: Outputs) -> Figures:
+    """``Q Q = P``, with eigenvalues raised to the floor of the paper's methods."""
+    method = METHODS[name]()
+    floor = method.floor(compute)
+    # In a power of two near the larger of features and floor, both stay in range.
+    k = batch.exponent.clamp_min(round(math.log2(floor) / 2)) if floor else batch.exponent
+    shift = (2 * (batch.exponent - k)).double().unsqueeze(-1)
+    lam = torch.cat([batch.s.square(), batch.s.new_zeros(len(batch), batch.d)], 1)[:, : batch.d]
+    lowest = floor * torch.exp2(-2.0 * k.double()).unsqueeze(-1) if floor else torch.zeros(1, 1)
+    U = complete(batch.U)
+    P = (U * torch.maximum(lam * torch.exp2(shift), lowest).unsqueeze(-2)) @ U.mT
+    Q = times_power_of_two(outputs[0], -k)
+    return {"|QQ - P|": ratio(Q @ Q - P, unit(batch, compute, size(P)))}
+
+
+def complete(U: Tensor) -> Tensor:
+    """An orthogonal matrix whose first columns are ``U`` (up to sign)."""
+    if U.shape[-1] == U.shape[-2]:
+        return U
+    return torch.linalg.qr(U, mode="complete")[0]
+
+
+def isqrt_value(compute: torch.dtype, batch: FeatureBatch, outputs: Outputs) -> Figures:
+    lam, U = batch.s.square(), batch.U
+    expected = (U * newton_schulz_of(lam, 5).unsqueeze(-2)) @ U.mT
+    Q = times_power_of_two(outputs[0], -batch.exponent)
+    scale = 8 * unit(batch, compute, size(expected)) * cast(batch, compute)
+    return {"|Q - Q by numbers|": ratio(Q - expected, scale)}
+
+
+def covariance_value(compute: torch.dtype, batch: FeatureBatch, outputs: Outputs) -> Figures:
+    P = times_power_of_two(outputs[0], -2 * batch.exponent)
+    return {
+        "|P - AA'|": ratio(
+            P - batch.covariance,
+            offset(batch, compute) + unit(batch, compute, size(batch.covariance), degree=2),
+        )
+    }
+
+
+def offset(batch: FeatureBatch, compute: torch.dtype) -> Tensor:
+    """What rounding features far from zero to a coarser dtype adds to a covariance."""
+    coarser = torch.finfo(compute).eps if torch.finfo(compute).eps > batch.eps else 0.0
+    return batch.n * coarser * size(batch.R) * (size(batch.A) + coarser * size(batch.R))
+
+
+def power_value(compute: torch.dtype, batch: FeatureBatch, outputs: Outputs) -> Figures:
+    Q = times_power_of_two(outputs[0], -batch.exponent)
+    scale = offset(batch, compute) + unit(batch, compute, size(batch.covariance))
+    return {"|QQ - P|": ratio(Q @ Q - batch.covariance, scale)}
+
+
+def signed_value(compute: torch.dtype, batch: FeatureBatch, outputs: Outputs) -> Figures:
+    Q = times_power_of_two(outputs[0], -batch.exponent)
+    scale = offset(batch, compute) + unit(batch, compute, size(batch.covariance))
+    return {"|Q|Q| - P|": ratio(Q * Q.abs() - batch.covariance, scale)}
+
+
+def log_value(compute: torch.dtype, batch: FeatureBatch, outputs: Outputs) -> Figures:
+    """``exp(L) = P + ridge``."""
+    ridge = MatrixLog().ridge
+    eye = torch.eye(batch.d, dtype=torch.float64)
+    P = times_power_of_two(batch.covariance, 2 * batch.exponent) + ridge * eye
+    top = size(P)[:, None, None]
+    L = outputs[0].double() - top.log() * eye
+    scale = unit(batch, compute, 1 + size(outputs[0]), degree=0) + offset(batch, compute)
+    return {"|exp(L) - P - ridge|": ratio(torch.linalg.matrix_exp(L) - P / top, scale)}
+
+
+def average_value(compute: torch.dtype, batch: FeatureBatch, outputs: Outputs) -> Figures:
+    mean = times_power_of_two(outputs[0], -batch.exponent)
+    return {"|x - mean|": ratio(mean - batch.R.mean(-1), unit(batch, compute, size(batch.R)))}
+
+
+# --------------------------------------------------------------------------------------------------
+# Gradients
+
+
+def exact_gradient(
+    compute: torch.dtype, batch: FeatureBatch, outputs: Outputs, upstream: Upstream, g: Tensor
+) -> Figures:
+    r"""Four identities that determine the gradient and share no formula with the library.
+
+    With the polar form ``A = Q R``: moving ``Q`` by a symmetric Z that keeps the rank moves A by ``Z R``,
+    so that ``sym(g R^T) = sym(G)`` except between null vectors; turning A by an orthogonal matrix from the
+    right leaves Q, so ``A^T g`` is symmetric; directions outside the rows of A have no gradient; and
+    neither has the mean.
+    """
+    G = upstream[0].double()
+    eps, n = coarsest(batch, compute), batch.n
+    g = g.double() * math.sqrt(batch.R.shape[-1])  # with respect to A instead of X
+    top = batch.s[:, :1]
+    level = 2 * math.sqrt(n) * torch.finfo(compute).eps * top.square()
+    kept = (batch.s.square() > level) & (top > 0)
+    U, V = batch.U * kept.unsqueeze(-2), batch.V * kept.unsqueeze(-2)
+    least = torch.where(kept, batch.s, torch.inf).amin(1)
+    condition = torch.where(kept.any(1), top[:, 0] / least, 1)
+    doubtful = ((batch.s.square() > level / 100) & (batch.s.square() < level * 100)).any(1)
+    doubtful |= batch.grain(1) > 1.5 * batch.eps  # denormal features: their differences are rough
+    N = torch.eye(batch.d, dtype=torch.float64) - U @ U.mT
+    S = symmetric(G)
+    expected = S - N @ S @ N
+    scale = n * eps * condition.square() * (size(S) + size(g)) * cast(batch, compute)
+    unit_of_A = torch.where(top[:, 0] > 0, top[:, 0], 1)
+    turn = batch.A.mT @ g / unit_of_A[:, None, None]
+    figures = {
+        "|sym(gR') - S|": ratio(symmetric(g @ (V @ U.mT)) - expected, scale),
+        "|A'g - g'A|": ratio(turn - turn.mT, scale),
+        "|g (I - VV')|": ratio(g - g @ V @ V.mT, scale),
+        "|g 1|": ratio(g.sum(-1, keepdim=True), scale),
+    }
+    return {name: torch.where(doubtful, 0, figure) for name, figure in figures.items()}
+
+
+def schulz_gradient(
+    iterations: int,
+    drops: bool,
+    compute: torch.dtype,
+    batch: FeatureBatch,
+    outputs: Outputs,
+    upstream: Upstream,
+    g: Tensor,
+) -> Figures:
+    """Against torch's derivative of the iteration written out, in float64."""
+    A = batch.A.clone().requires_grad_()
+    P = A @ A.mT
+    trace = P.diagonal(dim1=-2, dim2=-1).sum(-1)[:, None, None]
+    trace = torch.where(trace == 0, 1, trace)
+    eye = torch.eye(batch.d, dtype=torch.float64)
+    Y, Z = P / trace, eye.expand_as(P)
+    for _ in range(iterations):
+        T = 1.5 * eye - 0.5 * Z @ Y
+        Y, Z = Y @ T, T @ Z
+    (expected,) = torch.autograd.grad(Y * trace.sqrt(), A, upstream[0].double())
+    expected = (expected - expected.mean(-1, keepdim=True)) / math.sqrt(batch.R.shape[-1])
+    rough = (batch.grain(1) > 1.5 * batch.eps) | (cast(batch, compute) > 1e4)
+    if drops:  # singular values at round-off level, which the iteration would feel
+        level = 2 * math.sqrt(batch.n) * torch.finfo(compute).eps
+        small = (batch.s / torch.where(batch.s[:, :1] == 0, 1, batch.s[:, :1])).square()
+        rough |= ((small > batch.eps**2) & (small < 100 * level)).any(1)
+    scale = 1.5**iterations * unit(batch, compute, size(expected) + size(upstream[0]), degree=0)
+    scale = scale * cast(batch, compute)
+    return {"|g - g by torch|": torch.where(rough, 0, ratio(g - expected, scale))}
+
+
+# --------------------------------------------------------------------------------------------------
+# What must work
+
+
+def squares(degree: float, compute: torch.dtype, batch: FeatureBatch) -> Tensor:
+    """A covariance is formed: the squares of the features must not overflow; nor the result."""
+    top = torch.where(batch.s[:, 0] > 0, batch.s[:, 0], 2.0**-2000).log2() + batch.exponent
+    largest = int(math.log2(torch.finfo(compute).max))
+    status = torch.full((len(batch),), MUST)
+    status[2 * top > largest - 8] = MAY
+    status[2 * top > largest + 8] = ERROR
+    # Means and differences of numbers near the end of the range may overflow on their way.
+    status[batch.exponent > largest - 8] = torch.maximum(
+        status[batch.exponent > largest - 8], torch.tensor(MAY)
+    )
+    return torch.maximum(status, limit(degree * top, batch))
+
+
+def log_status(compute: torch.dtype, batch: FeatureBatch) -> Tensor:
+    """The ridge must not be lost in the largest eigenvalue."""
+    top = torch.exp2((2 * (batch.s[:, 0].clamp_min(1e-300).log2() + batch.exponent)).clamp_max(900))
+    level = 2 * math.sqrt(batch.d) * torch.finfo(compute).eps * (top + MatrixLog().ridge)
+    status = torch.where(level * 10 > MatrixLog().ridge, MAY, MUST)
+    return torch.maximum(status, squares(0, compute, batch))
+
+
+def ends_of_range(compute: torch.dtype, batch: FeatureBatch) -> Tensor:
+    """The difference of two features may overflow in the computation."""
+    largest = int(math.log2(torch.finfo(compute).max))
+    return torch.where(batch.exponent >= largest - 2, MAY, MUST)
+
+
+# Below, squares of features lose digits: the methods that form a covariance are documented to.
+def in_range(compute: torch.dtype, batch: FeatureBatch) -> Tensor:
+    low = 2 * batch.exponent > -(math.log2(torch.finfo(compute).max) - 60)
+    return low
+
+
+def where_in_range(measure: object, compute: torch.dtype) -> object:
+    def measured(batch: FeatureBatch, *rest: object) -> Figures:
+        fine = in_range(compute, batch)
+        return {k: torch.where(fine, v, 0) for k, v in measure(compute, batch, *rest).items()}
+
+    return measured
+
+
+# --------------------------------------------------------------------------------------------------
+# The table
+
+OUTPUTS = ("matrix", "triangle", "isometric")
+
+
+def pool(method: object, compute: torch.dtype, batch: FeatureBatch, X: Tensor) -> Outputs:
+    """The pooled matrix by way of each form of the output in turn."""
+    output = OUTPUTS[batch.d % 3]
+    Q = covariance_pool(X, method, compute_dtype=compute, output=output)
+    if method == "gap" or output == "matrix":
+        return (Q,)
+    if output == "isometric":
+        Q = Q / triangle_weights(batch.d, dtype=Q.dtype)
+    return (from_triangle(Q),)
+
+
+def spectral(name: str, compute: torch.dtype) -> Check:
+    gradients = {
+        "exact": functools.partial(exact_gradient, compute),
+        "svd-newton": functools.partial(schulz_gradient, 10, True, compute),
+    }
+    return Check(
+        functools.partial(pool, name, compute),
+        functools.partial(root_value, name, compute),
+        gradients.get(name),
+        functools.partial(ends_of_range, compute),
+        applies=functools.partial(fits, compute),
+        company="bits" if name in ("exact", "svd-taylor") else "",
+    )
+
+
+def through_covariance(name: str, compute: torch.dtype) -> Check:
+    value, degree = {
+        "isqrt-cov": (isqrt_value, 1),
+        "covariance": (covariance_value, 2),
+        "log": (log_value, 0),
+        "power": (power_value, 1),
+        "signed-sqrt": (signed_value, 1),
+        "gap": (average_value, 1),
+    }[name]
+    status = (
+        functools.partial(log_status, compute)
+        if name == "log"
+        else (functools.partial(squares, degree, compute))
+    )
+    gradient = where_in_range(functools.partial(schulz_gradient, 5, False), compute)
+    return Check(
+        functools.partial(pool, name, compute),
+        where_in_range(value, compute),
+        gradient if name == "isqrt-cov" else None,
+        None if name == "gap" else status,
+        None if name == "gap" else status,
+        applies=functools.partial(fits, compute),
+        company="rounding" if name == "isqrt-cov" else "",
+    )
+
+
+def whiten(batch: FeatureBatch, X: Tensor) -> Outputs:
+    """Each item as a batch of its own: positions are samples."""
+    layer = [Whitening(batch.d) for _ in X]
+    return (torch.stack([w(x.mT).mT for w, x in zip(layer, X, strict=True)]),)
+
+
+def whitening_status(batch: FeatureBatch) -> Tensor:
+    if batch.R.shape[-1] < 2:
+        return torch.full((len(batch),), ERROR)
+    single = squares(0, torch.float32, batch)  # the running statistics are float32
+    return torch.maximum(single, squares(1, torch.float64, batch))
+
+
+def whitening_value(batch: FeatureBatch, outputs: Outputs) -> Figures:
+    Y = outputs[0].double()
+    C = Y @ Y.mT / Y.shape[-1]
+    excess = (torch.linalg.eigvalsh(C)[:, -1:] - 1).clamp_min(0)
+    # Round-off of features without variance is amplified by the inverse root of the ridge.
+    noise = (
+        batch.eps * torch.exp2(2.0 * batch.exponent) * size(batch.R) ** 2 / (Whitening(1).eps / 2)
+    )
+    return {"cov - I": ratio(excess, unit(batch, torch.float64, 1 + noise, degree=0))}
+
+
+def length_value(power: float, batch: FeatureBatch, outputs: Outputs) -> Figures:
+    v = outputs[0].double()
+    zero = (batch.input == 0).flatten(1).all(1)
+    gap = torch.where(zero, 0, v.norm(dim=1) - 4.0).unsqueeze(-1)
+    return {
+        "|v| - length": ratio(gap, 4 * unit(batch, batch.dtype, torch.ones(len(batch)), degree=0))
+    }
+
+
+def far_from_zero(batch: FeatureBatch) -> Tensor:
+    """The derivative ``1 / |v|`` of a direction is in range."""
+    return batch.exponent > -(batch.largest - 80)
+
+
+def svd_status(batch: FeatureBatch) -> Tensor:
+    """Between null singular values, noise at any level, the gradient of vectors may overflow."""
+    s = torch.linalg.svdvals(batch.R)
+    singular = s[:, -1] <= batch.n * batch.eps * s[:, 0]
+    return torch.where(far_from_zero(batch) & ~singular, MUST, MAY)
+
+
+SPECTRAL = [name for name in METHODS if name != "isqrt-cov"]
+
+FEATURE_CHECKS = {
+    **{
+        name + suffix: spectral(name, compute)
+        for name in SPECTRAL
+        for suffix, compute in COMPUTE.items()
+    },
+    **{
+        name + suffix: through_covariance(name, compute)
+        for name in ("isqrt-cov", *BASELINES)
+        for suffix, compute in COMPUTE.items()
+    },
+    "svd-topn 2": Check(
+        functools.partial(pool, SVDTopN(2), torch.float64),
+        value_status=functools.partial(ends_of_range, torch.float64),
+    ),
+    "Whitening": Check(whiten, whitening_value, None, whitening_status),
+    **{
+        f"Length power {power}": Check(
+            lambda batch, X, power=power: (Length(4.0, power)(X.flatten(1)),),
+            functools.partial(length_value, power),
+            applies=far_from_zero,
+        )
+        for power in (1.0, 0.5)
+    },
+    "svd of features": Check(
+        lambda batch, X: tuple(svd(X)), gradient_status=svd_status, company="bits"
+    ),
+}
