@@ -46,5 +46,17 @@ def test_an_interrupted_run_is_refused(tmp_path):
         SCRIPT["main"](str(record), str(PAGE))
 
 
-def test_page_has_a_place_for_the_record():
-    assert SCRIPT["MARKED"].search(PAGE.read_text(encoding="utf-8"))
+def test_record_of_kills(tmp_path):
+    record, page = tmp_path / "kills.json", tmp_path / "page.md"
+    doing = [{"doing": "a step"}, {"doing": "a step"}, {"doing": "a checkpoint"}]
+    kills = {"kills": doing, "equal": 2, "tried": 3, "seconds": 9, "machine": {"cores": 2}}
+    record.write_text(json.dumps(kills))
+    page.write_text("<!-- kills: begin -->\n<!-- kills: end -->\n")
+    SCRIPT["main"](str(record), str(page))
+    assert "2 of 3 ended" in page.read_text()
+    assert "a step 2, a checkpoint 1" in page.read_text()
+
+
+@pytest.mark.parametrize("name", ["torture", "kills"])
+def test_page_has_a_place_for_the_record(name):
+    assert SCRIPT["marked"](name).search(PAGE.read_text(encoding="utf-8"))
