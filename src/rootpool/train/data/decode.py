@@ -33,7 +33,10 @@ def decode_image(path: str | os.PathLike[str]) -> Image.Image:
         OSError: the file cannot be read at all (missing, not permitted, a failing disk).
     """
     path = Path(path)
-    if not stat.S_ISREG(path.stat().st_mode):  # to open a pipe would be to wait for its other end
+    mode = path.stat().st_mode
+    if not (
+        stat.S_ISREG(mode) or stat.S_ISDIR(mode)
+    ):  # to open a pipe is to wait for its other end
         raise BadImageError(f"{path} is no regular file; remove it")
     try:
         with Image.open(path) as image:
