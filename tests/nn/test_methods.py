@@ -31,7 +31,7 @@ from rootpool.nn import (
     covariance_pool,
     resolve_method,
 )
-from rootpool.nn.methods import SpectralRoot
+from rootpool.nn.spectral_roots import SpectralRoot
 
 EPS = torch.finfo(torch.float64).eps
 SHAPES = [(2, 4, 9), (2, 4, 4), (2, 6, 3)]  # more, as many, fewer positions than channels

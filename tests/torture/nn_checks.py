@@ -11,8 +11,7 @@ from torch import Tensor
 
 from matrices import symmetric
 from rootpool.linalg import from_triangle, svd, triangle_weights
-from rootpool.nn import BASELINES, METHODS, Length, SVDTopN, Whitening, covariance_pool
-from rootpool.nn.methods import MatrixLog
+from rootpool.nn import BASELINES, METHODS, Length, MatrixLog, SVDTopN, Whitening, covariance_pool
 
 from .checks import ERROR, MAY, MUST, Batch, Check, Figures, Outputs, Upstream, limit, ratio, size
 from .corpus import Group, times_power_of_two

@@ -10,7 +10,7 @@ from torch import Tensor
 from rootpool.linalg import GradientRule
 from rootpool.nn import Method, covariance_pool, resolve_method
 from rootpool.nn.covariance import flatten_positions
-from rootpool.nn.methods import SpectralRoot
+from rootpool.nn.spectral_roots import SpectralRoot
 
 from .spectrum import covariance_eigenvalues
 

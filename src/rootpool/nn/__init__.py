@@ -2,29 +2,29 @@
 
 from .branches import BranchPool
 from .covariance import Covariance, covariance
-from .methods import (
-    BASELINES,
-    METHODS,
-    SVDPI,
-    Exact,
+from .method import Method
+from .methods import BASELINES, METHODS, resolve_method
+from .normalisations import (
     GlobalAverage,
     ISqrtCov,
     MatrixLog,
     MatrixPower,
-    Method,
-    MPNCov,
     PlainCovariance,
     SignedSqrt,
+)
+from .pooling import CovariancePool, covariance_pool
+from .root import covariance_root
+from .scaling import Factor, Length, Scaling
+from .spectral_roots import (
+    SVDPI,
+    Exact,
+    MPNCov,
     SVDNewton,
     SVDPade,
     SVDTaylor,
     SVDTopN,
     SVDTrunc,
-    resolve_method,
 )
-from .pooling import CovariancePool, covariance_pool
-from .root import covariance_root
-from .scaling import Factor, Length, Scaling
 from .whitening import Whitening
 
 __all__ = [

@@ -8,7 +8,9 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from .methods import GlobalAverage, Method, resolve_method
+from .method import Method
+from .methods import resolve_method
+from .normalisations import GlobalAverage
 from .pooling import CovariancePool
 
 __all__ = ["BranchPool"]

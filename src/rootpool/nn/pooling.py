@@ -8,9 +8,12 @@ from torch import Tensor, nn
 from rootpool.linalg import to_triangle, triangle_size, triangle_weights
 
 from .covariance import check_covariance, covariance, flatten_positions
-from .methods import METHODS, Exact, GlobalAverage, Method, SpectralRoot, resolve_method
+from .method import Method
+from .methods import METHODS, resolve_method
+from .normalisations import GlobalAverage
 from .root import check_options, covariance_root
 from .scaling import Scaling
+from .spectral_roots import Exact, SpectralRoot
 
 __all__ = ["CovariancePool", "covariance_pool"]
 

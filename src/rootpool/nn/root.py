@@ -5,7 +5,7 @@ With :math:`A = (X - \bar X)/\sqrt N = U\,\mathrm{diag}(s) V^T` (thin) the root 
 than channels, V comes from the Gram matrix of the positions, and the d x d eigenproblem is never met.
 The mean is a null vector of that matrix; a Householder reflection takes it out exactly and leaves
 N - 1 positions. The backward needs W, ``K = diag(s^{-1/2}) V^T / sqrt(N)`` (centred) and s;
-its derivation is in :mod:`rootpool.nn.methods`.
+its derivation is in :mod:`rootpool.nn.spectral_roots`.
 
 Everything for a few images at a time in one thread, so that what one step writes is still in the
 cache for the next. The cut of the batch depends on the shape alone: the result is the same to the bit
@@ -27,7 +27,8 @@ from rootpool.linalg.parallel import run_pieces
 from rootpool.linalg.vectorize import triangle_size, triangle_weights
 
 from .covariance import flatten_positions
-from .methods import METHODS, Exact, SpectralRoot
+from .methods import METHODS
+from .spectral_roots import Exact, SpectralRoot
 from .triangle import pack_product, unpack_times
 
 __all__ = ["OUTPUTS", "check_options", "covariance_root"]

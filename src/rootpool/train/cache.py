@@ -20,6 +20,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from torch import Tensor, nn
 
 from rootpool.linalg.parallel import run_pieces
+from rootpool.models.folding import fold_norms
+from rootpool.models.stages import Stages
 
 from .data import decode_image
 from .fingerprint import fingerprint
@@ -115,7 +117,9 @@ def cache_features(
     if not files:
         raise ValueError("cache_features needs at least one image file, got none")
     paths = [Path(file) for file in files]
-    extract = _Extraction(backbone.eval(), paths, transform)
+    backbone.eval()
+    faster = fold_norms(backbone) if isinstance(backbone, Stages) else backbone
+    extract = _Extraction(faster, paths, transform)
     key, description = fingerprint(backbone, transform, paths)
     store = BlockStore.open(Path(directory) / key, description, extract.shapes)
     missing = store.missing(batch_size * BATCHES_PER_BLOCK)

@@ -1,0 +1,97 @@
+"""Newton-Schulz, and what the paper's comparisons rest on besides."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from rootpool.linalg import logm, newton_schulz, powm
+
+from .method import Method, check_iterations
+
+__all__ = [
+    "GlobalAverage",
+    "ISqrtCov",
+    "MatrixLog",
+    "MatrixPower",
+    "PlainCovariance",
+    "SignedSqrt",
+]
+
+
+@dataclass(frozen=True)
+class ISqrtCov(Method):
+    """Newton-Schulz forward and backward (Li et al. 2018): matrix products only."""
+
+    iterations: int = 5
+
+    def __post_init__(self) -> None:
+        check_iterations("ISqrtCov", self.iterations)
+
+    def __call__(self, P: Tensor) -> Tensor:
+        return newton_schulz(P, self.iterations).root
+
+
+@dataclass(frozen=True)
+class PlainCovariance(Method):
+    """No normalisation."""
+
+    def __call__(self, P: Tensor) -> Tensor:
+        return P
+
+
+@dataclass(frozen=True)
+class MatrixLog(Method):
+    """Matrix logarithm of ``P + ridge * I`` (DeepO2P, Ionescu et al. 2015)."""
+
+    ridge: float = 1e-3
+
+    def __post_init__(self) -> None:
+        if not (self.ridge > 0 and math.isfinite(self.ridge)):
+            raise ValueError(f"MatrixLog.ridge must be positive and finite, got {self.ridge!r}")
+
+    def __call__(self, P: Tensor) -> Tensor:
+        return logm(P + self.ridge * torch.eye(P.shape[-1], dtype=P.dtype, device=P.device))
+
+
+@dataclass(frozen=True)
+class MatrixPower(Method):
+    """Matrix power with its exact gradient (MPN-COV with a general power, Li et al. 2017)."""
+
+    exponent: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not (self.exponent > 0 and math.isfinite(self.exponent)):
+            raise ValueError(
+                f"MatrixPower.exponent must be positive and finite, got {self.exponent!r}; "
+                "covariances can be singular"
+            )
+
+    def __call__(self, P: Tensor) -> Tensor:
+        return powm(P, self.exponent)
+
+
+@dataclass(frozen=True)
+class SignedSqrt(Method):
+    r"""Element-wise signed square root (B-CNN, Lin et al. 2015).
+
+    .. math:: Q_{ij} = \mathrm{sign}(P_{ij}) \sqrt{|P_{ij}|}
+
+    Its derivative is infinite at zero entries (dead channels); there it is 0.
+    """
+
+    def __call__(self, P: Tensor) -> Tensor:
+        zero = P == 0
+        size = torch.where(zero, 1, P).abs().sqrt()
+        return torch.where(zero, 0, size * P.sign())
+
+
+@dataclass(frozen=True)
+class GlobalAverage(Method):
+    """Global average pooling, the first-order baseline: a function of features, ``(B, C)``."""
+
+    def __call__(self, P: Tensor) -> Tensor:
+        raise TypeError("gap pools features and has no covariance; use CovariancePool(..., 'gap')")
