@@ -83,8 +83,10 @@ def test_experiment_adds_the_methods_on_demand(files, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "run", run)
     page = experiment("birds", tmp_path, seeds=2)
     assert "Which of the paper" not in page.read_text()
-    page = experiment("birds", tmp_path, methods=True, seeds=2)
+    elsewhere = tmp_path / "docs" / "birds.md"
+    page = experiment("birds", tmp_path, methods=True, seeds=2, markdown=str(elsewhere))
     assert "Which of the paper" in page.read_text()
+    assert "Which of the paper" in elsewhere.read_text()
     assert calls == [("main", 2), ("main", 2), ("methods", 2)]
 
 

@@ -150,7 +150,7 @@ def _cuts(B: int, d: int, N: int, device: torch.device) -> list[int]:
     """Some 8 MB of d x d float64 a piece, enough pieces to balance, enough work in each."""
     if device.type != "cpu":
         return [0, B]
-    least = 1 if min(d, N) >= 96 else 4
+    least = 1 if min(d, N) >= 96 else 8
     size = max(1, min(16, 2**20 // d**2, max(least, B // 16)))
     return [*range(0, B, size), B]
 

@@ -35,6 +35,7 @@ __all__ = ["MEASURE_ON", "TABLES", "BirdStudy", "backbone", "cached_splits", "ru
 # 112 x 14 x 14, 192 x 7 x 7, and the average of the last layer, 1280 x 1 x 1.
 MIDDLE, LATE, LAST = STAGES = ("blocks.4", "blocks.5", "global_pool.pool")
 IMAGE_SIZE = 224
+BATCH = 2  # images, of two views each: what is computed for more does not stay in the cache
 MEASURE_ON = ("test", "held-out")
 
 SHORT = Schedule(epochs=8)
@@ -110,7 +111,13 @@ def cached_splits(
     train, test = (
         Examples.all(
             cache_features(
-                network, _paths(images), transform, directory, progress=progress, title=title
+                network,
+                _paths(images),
+                transform,
+                directory,
+                batch_size=BATCH,
+                progress=progress,
+                title=title,
             ),
             images.labels,
         )

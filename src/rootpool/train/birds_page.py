@@ -248,15 +248,21 @@ def birds_page(main: BirdStudy, methods: BirdStudy | None = None) -> Page:
 
 
 def write_reports(
-    folder: str | os.PathLike[str], main: BirdStudy, methods: BirdStudy | None = None
+    folder: str | os.PathLike[str],
+    main: BirdStudy,
+    methods: BirdStudy | None = None,
+    markdown: str | os.PathLike[str] | None = None,
 ) -> Path:
-    """Write ``index.html``, ``birds.md`` with its pictures, and ``examples.png`` into a folder."""
+    """Write ``index.html``, ``birds.md`` with its pictures, and ``examples.png`` into a folder.
+
+    The Markdown goes to ``markdown`` instead, if that is given.
+    """
     page = birds_page(main, methods)
     best = max(summary(main.results), key=lambda row: row.mean)
     result = next(result for result in main.results if result.head == best.head)
     target = Path(folder)
     draw_examples(main, result).savefig(target / "examples.png", dpi=80)
-    page.write_markdown(target / "birds.md")
+    page.write_markdown(Path(markdown or target / "birds.md"))
     return page.write(target / "index.html")
 
 
@@ -267,6 +273,7 @@ def experiment(
     methods: bool = False,
     seeds: int = 5,
     workers: int | None = None,
+    markdown: str | None = None,
     progress: bool = True,
 ) -> Path:
     """Run the main table, on demand the table of the methods, and write the page on them.
@@ -277,13 +284,14 @@ def experiment(
         methods: whether to compare all methods too, which takes longer than the rest.
         seeds: how many.
         workers: processes at a time; None for one a core.
+        markdown: where else than in the output to put the Markdown report.
         progress: whether to show what is going on.
     """
     main = run(data, output, seeds=seeds, workers=workers, progress=progress)
-    page = write_reports(output, main)
+    page = write_reports(output, main, markdown=markdown)
     if methods:
         compared = run(
             data, output, table="methods", seeds=seeds, workers=workers, progress=progress
         )
-        page = write_reports(output, main, compared)
+        page = write_reports(output, main, compared, markdown)
     return page
