@@ -1,4 +1,4 @@
-"""Write the tables of the README: rules and methods from the code, speed from the last benchmark.
+"""Write the tables of the README: rules and methods from the code, the others from their records.
 
 python scripts/readme_tables.py           rewrites README.md
 """
@@ -15,7 +15,9 @@ from rootpool.nn import BASELINES, METHODS
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
-RESULT = ROOT / "benchmarks" / "results" / "pooling.md"
+SPEED = ROOT / "benchmarks" / "results" / "pooling.md"
+BIRDS = ROOT / "docs" / "birds.md"
+PAPER = ROOT / "docs" / "paper.md"
 
 
 def first_line(documented: type) -> str:
@@ -41,16 +43,33 @@ def methods() -> str:
     return "\n".join(lines) + "\n"
 
 
+def first_table(page: Path) -> list[str]:
+    """The lines of the first table of a page."""
+    lines = page.read_text(encoding="utf-8").splitlines()
+    start = next(k for k, line in enumerate(lines) if line.startswith("|"))
+    return list(itertools.takewhile(lambda line: line.startswith("|"), lines[start:]))
+
+
 def speed() -> str:
     """The first table of the last run of the pooling benchmark."""
-    text = RESULT.read_text(encoding="utf-8")
-    lines = text.splitlines()
-    start = next(k for k, line in enumerate(lines) if line.startswith("|"))
-    rows = itertools.takewhile(lambda line: line.startswith("|"), lines[start:])
-    return f"{lines[0]}:\n\n" + "\n".join(rows) + "\n"
+    machine = SPEED.read_text(encoding="utf-8").splitlines()[0]
+    return f"{machine}:\n\n" + "\n".join(first_table(SPEED)) + "\n"
 
 
-TABLES = {"rules": rules, "methods": methods, "speed": speed}
+def birds() -> str:
+    """The main table of the bird experiment, without the column of settings."""
+    rows = [line.rsplit("|", 2)[0] + "|" for line in first_table(BIRDS)]
+    return "\n".join(rows) + "\n"
+
+
+def paper() -> str:
+    """The verdicts on figures, tables and text of the paper, whose sections are linked."""
+    header, rule, *rows = first_table(PAPER)
+    linked = [row.replace("](#", "](docs/paper.md#") for row in rows if "](#" in row]
+    return "\n".join([header, rule, *linked]) + "\n"
+
+
+TABLES = {"rules": rules, "methods": methods, "speed": speed, "birds": birds, "paper": paper}
 
 
 def with_tables(text: str) -> str:

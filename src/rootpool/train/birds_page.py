@@ -129,7 +129,14 @@ def _methods(page: Page, study: BirdStudy) -> list[Comparison]:
 
 
 def _verdicts(found: Sequence[Comparison]) -> Iterable[Note]:
-    """The paper's claim, method by method: accurate roots above Newton-Schulz by about a point."""
+    """The paper's claim, as a whole and by method: accurate roots above Newton-Schulz by a point."""
+    above = sum(c.clear and c.difference.mean > 0 for c in found)
+    below = sum(c.clear and c.difference.mean < 0 for c in found)
+    yield Note(
+        f"Of {len(found)} methods {above} are clearly above {BASELINE}, {below} clearly below, the others "
+        f"within noise: the paper's ordering {'shows' if above > below else 'does not show'} here.",
+        tone="yes" if above > below else "no",
+    )
     for comparison in found:
         tone = (
             "unclear" if not comparison.clear else "yes" if comparison.difference.mean > 0 else "no"
