@@ -120,6 +120,13 @@ def tiny_gaps(batch: MatrixBatch) -> Tensor:
     return torch.where(batch.exponent + least.log2() < -room, MAY, MUST)
 
 
+def tiny_singular_values(batch: MatrixBatch) -> Tensor:
+    """Gradients of singular vectors divide by singular values too; null ones are any tiny number."""
+    sizes = batch.lam.abs()
+    singular = sizes.amin(-1) <= batch.n * batch.eps * sizes.amax(-1)
+    return torch.where(singular, MAY, tiny_gaps(batch))
+
+
 # --------------------------------------------------------------------------------------------------
 # Measures
 
@@ -433,12 +440,15 @@ MATRIX_CHECKS = {
         for rule in RULES
     },
     "svd": Check(
-        lambda batch, A: tuple(svd(A)), svd_value, gradient_status=tiny_gaps, company="bits"
+        lambda batch, A: tuple(svd(A)),
+        svd_value,
+        gradient_status=tiny_singular_values,
+        company="bits",
     ),
     "svd full": Check(
         lambda batch, A: tuple(svd(A, "lorentzian", full_matrices=True)),
         svd_value,
-        gradient_status=tiny_gaps,
+        gradient_status=tiny_singular_values,
     ),
     **{
         f"newton_schulz {k}": Check(

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.linalg import LinAlgError
 
 __all__ = [
+    "VECTOR_ADVICE",
     "check_matrix",
     "check_range",
     "check_square",
@@ -60,6 +61,7 @@ def is_finite(*tensors: Tensor) -> bool:
 
 
 MATRIX_ADVICE = "scale the matrices, or raise small eigenvalues with eigenvalue_floor="
+VECTOR_ADVICE = "scale the matrices, or choose another gradient rule"
 
 
 def check_range(

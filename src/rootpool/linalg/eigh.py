@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .checks import check_range, check_square
+from .checks import VECTOR_ADVICE, check_range, check_square
 from .decompose import eigh_forward, is_plain
 from .precision import without_autocast
 from .rules import GradientRule, resolve_rule
@@ -66,7 +66,7 @@ class _Eigh(torch.autograd.Function):
         gradient = U @ inner @ U.mT
         if is_plain(gradient):
             upstream = [g for g in (g_lam, g_U) if g is not None]
-            check_range(gradient, "the gradient of eigh", *upstream)
+            check_range(gradient, "the gradient of eigh", *upstream, advice=VECTOR_ADVICE)
         return gradient, None, None
 
 

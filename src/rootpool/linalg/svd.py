@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .checks import check_matrix, check_range
+from .checks import VECTOR_ADVICE, check_matrix, check_range
 from .decompose import is_plain, roundoff, svd_forward
 from .precision import without_autocast
 from .rules import GradientRule, resolve_rule
@@ -104,7 +104,8 @@ class _SVD(torch.autograd.Function):
         if V.shape[-2] > k:
             g_A = g_A + U @ ((g_V - V @ C_V) * inverse).mT
         if is_plain(g_A):
-            check_range(g_A, "the gradient of svd", g_U, g_V, *([] if g_s is None else [g_s]))
+            upstream = [g for g in (g_U, g_s, g_V) if g is not None]
+            check_range(g_A, "the gradient of svd", *upstream, advice=VECTOR_ADVICE)
         return g_A, None, None, None
 
 
