@@ -157,7 +157,8 @@ def _company(group: Group, batch: Batch, name: str, check: Check) -> Iterator[Fi
     """Output and gradient with one and two threads, and of the last item alone."""
 
     def run(batch: Batch, threads: int) -> list[Tensor]:
-        with set_threads(threads):
+        # A single matrix gets all BLAS threads and keeps its bits in deterministic mode alone.
+        with set_threads(threads), deterministic(len(batch) == 1):
             outputs, graph_input = _forward(check, batch)
             upstream = _upstream(group, batch, outputs)
             return [*(x.detach() for x in outputs), _backward(outputs, graph_input, upstream)]
@@ -182,3 +183,12 @@ def set_threads(count: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+@contextlib.contextmanager
+def deterministic(enabled: bool) -> Iterator[None]:
+    torch.use_deterministic_algorithms(enabled)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(False)
