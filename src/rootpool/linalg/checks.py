@@ -15,9 +15,19 @@ __all__ = [
     "check_square",
     "first_index",
     "is_finite",
+    "is_plain",
     "name_item",
     "raise_not_finite",
 ]
+
+
+def is_plain(A: Tensor) -> bool:
+    """Whether values can be looked at here: no tracer, no vmap, no fake or wrapped tensor."""
+    return (
+        not torch.compiler.is_compiling()
+        and type(A) in (Tensor, torch.nn.Parameter)
+        and not torch._C._functorch.is_functorch_wrapped_tensor(A)
+    )
 
 
 def check_matrix(A: Tensor, caller: str) -> None:

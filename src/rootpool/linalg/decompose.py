@@ -9,19 +9,16 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.linalg import LinAlgError
 
-from .checks import first_index, is_finite, name_item, raise_not_finite
+from .checks import first_index, is_finite, is_plain, name_item, raise_not_finite
 from .parallel import count_pieces, even_cuts, run_pieces
+from .solvers import EIGH, SVD, Factors, Solver
 
 __all__ = ["eigh_forward", "roundoff", "svd_forward"]
-
-Factors = tuple[Tensor, ...]
 
 
 def roundoff(values: Tensor) -> Tensor:
@@ -39,94 +36,10 @@ def roundoff(values: Tensor) -> Tensor:
 
 
 # --------------------------------------------------------------------------------------------------
-# Solvers: a LAPACK routine, the shapes of its results, and other ways to the same result
+# One driver for all solvers
 
 
-@dataclass(frozen=True)
-class _Solver:
-    name: str
-    run: Callable[[Tensor], Factors]
-    allocate: Callable[[Tensor], Factors]
-    reads: Callable[[Tensor], Tensor]  # the part of A that the routine looks at
-    ladder: Callable[[Tensor], Iterator[Callable[[], Factors]]]
-
-
-def _column_major(A: Tensor, rows: int, columns: int) -> Tensor:
-    # The layout of LAPACK, and so of what torch.linalg returns.
-    return A.new_empty(*A.shape[:-2], columns, rows).mT
-
-
-def _power_of_two(A: Tensor) -> Tensor:
-    """A scale that is exact to divide by and brings the largest entry into [1/2, 1)."""
-    return torch.ldexp(torch.ones_like(A[0, 0]), torch.frexp(A.abs().amax()).exponent)
-
-
-def _allocate_eigh(A: Tensor) -> Factors:
-    return A.new_empty(A.shape[:-1]), _column_major(A, *A.shape[-2:])
-
-
-def _eigh_ladder(A: Tensor) -> Iterator[Callable[[], Factors]]:
-    """Ways to the same decomposition for a matrix on which the direct call failed."""
-    A = A.tril() + A.tril(-1).mT
-
-    def scaled() -> Factors:
-        scale = _power_of_two(A)
-        lam, U = torch.linalg.eigh(A / scale)
-        return lam * scale, U
-
-    def reversed_order() -> Factors:
-        lam, U = torch.linalg.eigh(A.flip(-2, -1))
-        return lam, U.flip(-2)
-
-    def in_float64_on_cpu() -> Factors:
-        lam, U = torch.linalg.eigh(A.to("cpu", torch.float64))
-        return lam.to(A), U.to(A)
-
-    yield from (scaled, reversed_order, in_float64_on_cpu)
-
-
-def _svd_solver(full_matrices: bool) -> _Solver:
-    def run(A: Tensor) -> Factors:
-        U, s, Vh = torch.linalg.svd(A, full_matrices)
-        return U, s, Vh
-
-    def allocate(A: Tensor) -> Factors:
-        m, n = A.shape[-2:]
-        k = min(m, n)
-        return (
-            _column_major(A, m, m if full_matrices else k),
-            A.new_empty(*A.shape[:-2], k),
-            _column_major(A, n if full_matrices else k, n),
-        )
-
-    def ladder(A: Tensor) -> Iterator[Callable[[], Factors]]:
-        def scaled() -> Factors:
-            scale = _power_of_two(A)
-            U, s, Vh = torch.linalg.svd(A / scale, full_matrices)
-            return U, s * scale, Vh
-
-        def transposed() -> Factors:
-            V, s, Uh = torch.linalg.svd(A.mT, full_matrices)
-            return Uh.mT, s, V.mT
-
-        def in_float64_on_cpu() -> Factors:
-            U, s, Vh = torch.linalg.svd(A.to("cpu", torch.float64), full_matrices)
-            return U.to(A), s.to(A), Vh.to(A)
-
-        yield from (scaled, transposed, in_float64_on_cpu)
-
-    return _Solver("svd", run, allocate, lambda A: A, ladder)
-
-
-_EIGH = _Solver("eigh", lambda A: torch.linalg.eigh(A), _allocate_eigh, torch.tril, _eigh_ladder)
-_SVD = {full: _svd_solver(full) for full in (False, True)}
-
-
-# --------------------------------------------------------------------------------------------------
-# One driver for all of them
-
-
-def _solve_directly(solver: _Solver, A: Tensor) -> Factors | None:
+def _solve_directly(solver: Solver, A: Tensor) -> Factors | None:
     try:
         factors = solver.run(A)
     except LinAlgError:
@@ -134,7 +47,7 @@ def _solve_directly(solver: _Solver, A: Tensor) -> Factors | None:
     return factors if is_finite(*factors) else None
 
 
-def _solve_by_ladder(solver: _Solver, A: Tensor, name: str, caller: str) -> Factors:
+def _solve_by_ladder(solver: Solver, A: Tensor, name: str, caller: str) -> Factors:
     """Decompose one matrix by whatever works."""
     for attempt in solver.ladder(A):
         with contextlib.suppress(LinAlgError):
@@ -148,7 +61,7 @@ def _solve_by_ladder(solver: _Solver, A: Tensor, name: str, caller: str) -> Fact
     )
 
 
-def _solve(solver: _Solver, A: Tensor, caller: str) -> Factors:
+def _solve(solver: Solver, A: Tensor, caller: str) -> Factors:
     """Decompose a batch ``(..., m, n)``; raise for input that is not finite."""
     A = A.detach()
     lead = A.shape[:-2]
@@ -248,7 +161,7 @@ def _eigh(A: Tensor, domain: str, caller: str, solver_device: str) -> tuple[Tens
     moved = A.to(solver_device) if solver_device else A
     if domain != "triangle":
         _check_symmetric(moved, caller)
-    lam, U = _solve(_EIGH, moved, caller)
+    lam, U = _solve(EIGH, moved, caller)
     if domain in ("nonnegative", "positive"):
         _check_spectrum(lam, domain, caller)
         if domain == "nonnegative":
@@ -259,7 +172,7 @@ def _eigh(A: Tensor, domain: str, caller: str, solver_device: str) -> tuple[Tens
 def _svd(A: Tensor, full_matrices: bool, solver_device: str) -> tuple[Tensor, Tensor, Tensor]:
     """Singular value decomposition ``U, s, Vh`` of ``A`` ``(..., m, n)``."""
     moved = A.to(solver_device) if solver_device else A
-    U, s, Vh = _solve(_SVD[full_matrices], moved, "svd")
+    U, s, Vh = _solve(SVD[full_matrices], moved, "svd")
     return U.to(A.device), s.to(A.device), Vh.to(A.device)
 
 
@@ -269,12 +182,12 @@ _svd_op = torch.library.custom_op("rootpool::svd", _svd, mutates_args=())
 
 @_eigh_op.register_fake
 def _(A: Tensor, domain: str, caller: str, solver_device: str) -> Factors:
-    return _allocate_eigh(A)
+    return EIGH.allocate(A)
 
 
 @_svd_op.register_fake
 def _(A: Tensor, full_matrices: bool, solver_device: str) -> Factors:
-    return _SVD[full_matrices].allocate(A)
+    return SVD[full_matrices].allocate(A)
 
 
 @_eigh_op.register_vmap
@@ -285,15 +198,6 @@ def _(info: object, in_dims: tuple[int, None, None, None], A: Tensor, *rest: str
 @_svd_op.register_vmap
 def _(info: object, in_dims: tuple[int, None, None], A: Tensor, *rest: object) -> object:
     return _svd_op(A.movedim(in_dims[0], 0), *rest), (0, 0, 0)
-
-
-def is_plain(A: Tensor) -> bool:
-    """Whether values can be looked at here: no tracer, no vmap, no fake or wrapped tensor."""
-    return (
-        not torch.compiler.is_compiling()
-        and type(A) in (Tensor, torch.nn.Parameter)
-        and not torch._C._functorch.is_functorch_wrapped_tensor(A)
-    )
 
 
 def eigh_forward(

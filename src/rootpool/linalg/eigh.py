@@ -14,16 +14,15 @@ of which the symmetric part counts, since :math:`dA` is symmetric. A rule stands
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from .checks import VECTOR_ADVICE, check_range, check_square
-from .decompose import eigh_forward, is_plain
+from .checks import VECTOR_ADVICE, check_range, check_square, is_plain
+from .decompose import eigh_forward
 from .precision import without_autocast
-from .rules import GradientRule, resolve_rule
+from .rules import Rule, resolve_rule, rotation
 
 __all__ = ["EighResult", "eigh"]
 
@@ -40,7 +39,7 @@ class _Eigh(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        A: Tensor, rule: Callable[[Tensor], Tensor], solver_device: str | torch.device | None
+        A: Tensor, rule: Rule, solver_device: str | torch.device | None
     ) -> tuple[Tensor, Tensor]:
         return eigh_forward(A, "triangle", "eigh", solver_device)
 
@@ -56,11 +55,8 @@ class _Eigh(torch.autograd.Function):
         lam, U = ctx.saved_tensors
         inner = None if g_lam is None else torch.diag_embed(g_lam)
         if g_U is not None:
-            coupling = U.mT @ g_U
-            if isinstance(ctx.rule, GradientRule) and is_plain(coupling):
-                ctx.rule.inspect(lam.detach(), coupling.detach())
-            rotation = ctx.rule(lam).mT * (coupling - coupling.mT) / 2
-            inner = rotation if inner is None else inner + rotation
+            turn = rotation(ctx.rule, lam, U.mT @ g_U)
+            inner = turn if inner is None else inner + turn
         if inner is None:
             return None, None, None
         gradient = U @ inner @ U.mT
@@ -73,7 +69,7 @@ class _Eigh(torch.autograd.Function):
 @without_autocast
 def eigh(
     A: Tensor,
-    rule: str | Callable[[Tensor], Tensor] = "pade",
+    rule: str | Rule = "pade",
     *,
     solver_device: str | torch.device | None = None,
 ) -> EighResult:

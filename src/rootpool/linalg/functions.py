@@ -19,23 +19,21 @@ f_j)`, and :math:`f'` at ties, where no kernel could give the right value.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 from typing_extensions import TypedDict, Unpack
 
-from .checks import check_range, check_square, first_index, name_item
-from .decompose import eigh_forward, is_plain
+from .checks import check_range, check_square, first_index, is_plain, name_item
+from .decompose import eigh_forward
 from .parallel import batchwise
 from .precision import without_autocast
-from .rules import resolve_rule
-from .scalar import FUNCTIONS, Floored, Leading, Power, ScalarFunction
+from .restricted import Floored, Leading
+from .rules import Rule, resolve_rule
+from .scalar import FUNCTIONS, Power, ScalarFunction
 
 __all__ = ["SpectralOptions", "inv_sqrtm", "logm", "matrix_function", "powm", "sqrtm"]
-
-Rule = Callable[[Tensor], Tensor]
 
 
 def derivative_coefficients(function: ScalarFunction, rule: Rule | None, lam: Tensor) -> Tensor:

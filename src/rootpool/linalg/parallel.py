@@ -8,20 +8,18 @@ from Python.
 from __future__ import annotations
 
 import concurrent.futures.thread
-import contextlib
-import ctypes
-import functools
 import math
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from itertools import pairwise
-from pathlib import Path
 
 import torch
 from torch import Tensor
 from torch.linalg import LinAlgError
+
+from .threads import compute_with, default_kept, one_thread
 
 __all__ = ["batchwise", "count_pieces", "even_cuts", "run_pieces"]
 
@@ -31,71 +29,6 @@ ENTRIES_WORTH_A_PIECE = 16384
 PIECES_PER_WORKER = 2  # so that a core that is busy elsewhere can do less
 # Below, LAPACK gives the same bits with any number of threads (MKL: 33 in float32, 65 in float64).
 MULTITHREADED_BLAS_STARTS_AT = 33
-
-
-# --------------------------------------------------------------------------------------------------
-# How many threads the calling thread computes with
-
-
-@functools.cache
-def _own_setters() -> tuple[Callable[[int], object], ...]:
-    """OpenMP's and MKL's setters for the calling thread; empty where they cannot be reached.
-
-    ``torch.set_num_threads`` calls both, and changes the default of all threads to come besides.
-    """
-    try:
-        everything = ctypes.CDLL(None)  # in the order in which torch's own calls were resolved
-        setters = [everything.omp_set_num_threads]
-        if torch.backends.mkl.is_available():
-            library = Path(torch.__file__).with_name("lib") / "libtorch_cpu.so"
-            setters.append(ctypes.CDLL(str(library)).MKL_Set_Num_Threads_Local)
-    except (OSError, TypeError, AttributeError):  # another system, or another build
-        return ()
-    before = torch.get_num_threads()
-    _call(setters, before + 1)
-    heard = torch.get_num_threads() == before + 1  # not if torch computes with another library
-    _call(setters, before)
-    return tuple(setters) if heard else ()
-
-
-def _call(setters: Iterable[Callable[[int], object]], threads: int) -> None:
-    for set_threads in setters:
-        set_threads(threads)
-
-
-def _compute_with(threads: int) -> None:
-    """Set the calling thread, and the default of threads to come only where it cannot be helped."""
-    if torch.get_num_threads() == threads:  # asked first: a new thread takes the default at this
-        return
-    if _own_setters():
-        _call(_own_setters(), threads)
-    else:
-        torch.set_num_threads(threads)
-
-
-@contextlib.contextmanager
-def _default_kept() -> Iterator[None]:
-    """Put the default of threads to come back; a thread that has not used torch yet knows it."""
-    if _own_setters():  # then it never changes
-        yield
-        return
-    with ThreadPoolExecutor(1) as new:
-        default = new.submit(torch.get_num_threads).result()
-        try:
-            yield
-        finally:
-            new.submit(torch.set_num_threads, default).result()
-
-
-@contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
-    """The calling thread computes alone; as before afterwards, whatever was set meanwhile."""
-    before = torch.get_num_threads()
-    _compute_with(1)
-    try:
-        yield
-    finally:
-        _compute_with(before)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -130,10 +63,10 @@ class _Pool:
 
         def prepare() -> None:
             self.here.is_worker = True
-            _compute_with(1)
+            compute_with(1)
 
         executor = ThreadPoolExecutor(workers, "rootpool", initializer=prepare)
-        with _default_kept():
+        with default_kept():
             try:
                 for _ in range(workers):
                     executor.submit(started.wait)
@@ -188,7 +121,7 @@ def run_pieces(work: Callable[[slice], None], cuts: Sequence[int]) -> None:
     turn = threading.Lock()
 
     def task() -> None:
-        with torch.inference_mode(inference), torch.no_grad(), _one_thread():
+        with torch.inference_mode(inference), torch.no_grad(), one_thread():
             while True:
                 with turn:
                     piece = next(pieces, None)

@@ -25,6 +25,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from .checks import is_plain
+
 __all__ = [
     "RULES",
     "Degenerate",
@@ -33,10 +35,14 @@ __all__ = [
     "Ordinary",
     "Pade",
     "PowerIteration",
+    "Rule",
     "Taylor",
     "Truncated",
     "resolve_rule",
+    "rotation",
 ]
+
+Rule = Callable[[Tensor], Tensor]  # eigenvalues (..., n) to a kernel (..., n, n)
 
 
 @dataclass(frozen=True)
@@ -303,9 +309,7 @@ RULES: dict[str, type[GradientRule]] = {
 }
 
 
-def resolve_rule(
-    rule: str | Callable[[Tensor], Tensor],
-) -> Callable[[Tensor], Tensor]:
+def resolve_rule(rule: str | Rule) -> Rule:
     """Return the rule of that name with its defaults, or the callable itself.
 
     >>> resolve_rule("taylor")
@@ -323,3 +327,16 @@ def resolve_rule(
             f"kernel (..., n, n), got {rule!r}"
         )
     return rule
+
+
+def rotation(rule: Rule, spectrum: Tensor, coupling: Tensor) -> Tensor:
+    r"""What the gradient of vectors adds inside: :math:`\tfrac12 K^T \circ (C - C^T)`.
+
+    Args:
+        rule: for the kernel K.
+        spectrum: eigen- or singular values ``(..., n)``.
+        coupling: :math:`C = U^T \bar U` ``(..., n, n)``.
+    """
+    if isinstance(rule, GradientRule) and is_plain(coupling):
+        rule.inspect(spectrum.detach(), coupling.detach())
+    return rule(spectrum).mT * (coupling - coupling.mT) / 2

@@ -27,16 +27,15 @@ depend on it, and these coefficients are 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from .checks import VECTOR_ADVICE, check_matrix, check_range
-from .decompose import is_plain, roundoff, svd_forward
+from .checks import VECTOR_ADVICE, check_matrix, check_range, is_plain
+from .decompose import roundoff, svd_forward
 from .precision import without_autocast
-from .rules import GradientRule, resolve_rule
+from .rules import Rule, resolve_rule, rotation
 
 __all__ = ["SVDResult", "svd"]
 
@@ -60,7 +59,7 @@ class _SVD(torch.autograd.Function):
     @staticmethod
     def forward(
         A: Tensor,
-        rule: Callable[[Tensor], Tensor],
+        rule: Rule,
         full_matrices: bool,
         solver_device: str | torch.device | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
@@ -89,12 +88,10 @@ class _SVD(torch.autograd.Function):
         g_U = torch.zeros_like(U) if g_U is None else g_U[..., :k]
         g_V = torch.zeros_like(V) if g_Vh is None else g_Vh[..., :k, :].mT
         C_U, C_V = U.mT @ g_U, V.mT @ g_V
-        together, apart = C_U + C_V, C_U - C_V
-        if isinstance(ctx.rule, GradientRule) and is_plain(together):
-            ctx.rule.inspect(s.detach(), together.detach())
+        apart = C_U - C_V
         level = roundoff(s).unsqueeze(-1)
         sums = _reciprocal_or_zero(s.unsqueeze(-1) + s.unsqueeze(-2), 2 * level)
-        inner = inner + ctx.rule(s).mT * (together - together.mT) / 2
+        inner = inner + rotation(ctx.rule, s, C_U + C_V)
         inner = inner + sums * (apart - apart.mT) / 2
 
         inverse = _reciprocal_or_zero(s, level[..., 0]).unsqueeze(-2)
@@ -112,7 +109,7 @@ class _SVD(torch.autograd.Function):
 @without_autocast
 def svd(
     A: Tensor,
-    rule: str | Callable[[Tensor], Tensor] = "pade",
+    rule: str | Rule = "pade",
     full_matrices: bool = False,
     *,
     solver_device: str | torch.device | None = None,

@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from rootpool.linalg.checks import check_range
-from rootpool.linalg.decompose import is_plain
+from rootpool.linalg.checks import check_range, is_plain
 
 __all__ = ["Covariance", "check_covariance", "covariance", "flatten_positions"]
 

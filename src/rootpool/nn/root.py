@@ -21,8 +21,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rootpool.linalg.checks import first_index
-from rootpool.linalg.decompose import eigh_forward, is_plain, roundoff
+from rootpool.linalg.checks import first_index, is_plain
+from rootpool.linalg.decompose import eigh_forward, roundoff
 from rootpool.linalg.parallel import run_pieces
 from rootpool.linalg.vectorize import triangle_size, triangle_weights
 
@@ -92,9 +92,8 @@ def _normalise(Y: Tensor) -> Tensor | float:
     """
     if Y.numel() == 0:
         return 1.0
-    size = torch.maximum(
-        Y.amax((-2, -1)), -Y.amin((-2, -1))
-    )  # an infinity norm costs ten times more
+    # An infinity norm costs ten times more.
+    size = torch.maximum(Y.amax((-2, -1)), -Y.amin((-2, -1)))
     largest = int(math.log2(torch.finfo(Y.dtype).max)) - 4
     exponent = torch.frexp(size).exponent.clamp(-largest, largest).unsqueeze(-1)
     extreme = exponent.abs() >= largest / 5

@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -43,7 +42,9 @@ from rootpool.linalg import (
     sqrtm,
 )
 from rootpool.linalg.functions import derivative_coefficients
-from rootpool.linalg.scalar import FUNCTIONS, Leading, ScalarFunction
+from rootpool.linalg.restricted import Leading
+from rootpool.linalg.rules import Rule
+from rootpool.linalg.scalar import FUNCTIONS, ScalarFunction
 
 from .method import Method, check_iterations
 
@@ -99,7 +100,7 @@ class _KernelRoot(SpectralRoot):
         """What is differentiated, on eigenvalues that have been raised to the floor."""
         return FUNCTIONS["sqrt"]
 
-    def kernel(self, unit: Tensor) -> Callable[[Tensor], Tensor]:
+    def kernel(self, unit: Tensor) -> Rule:
         """The rule for eigenvalues that are divided by ``unit`` squared, ``(B, 1)``."""
         return self.rule  # a kernel scales like 1 / lam
 
@@ -133,7 +134,10 @@ def _inner(L: Tensor, null: Tensor, s: Tensor, Z: Tensor) -> tuple[Tensor, Tenso
 
 @dataclass(frozen=True)
 class Exact(SpectralRoot):
-    """Our method: the exact gradient, whose coefficients lie in [0, 1]. Nothing to choose."""
+    """Our method: the exact gradient, whose coefficients lie in [0, 1]. Nothing to choose.
+
+    Take it: by default, and wherever none of the others is asked for.
+    """
 
     def floor(self, dtype: torch.dtype) -> float:
         return 0.0
@@ -148,7 +152,10 @@ class Exact(SpectralRoot):
 
 @dataclass(frozen=True)
 class MPNCov(_KernelRoot):
-    """The ordinary gradient of the eigendecomposition (Li et al. 2017)."""
+    """The ordinary gradient of the eigendecomposition (Li et al. 2017).
+
+    Take it: to compare with MPN-COV; near ties its gradient has no bound.
+    """
 
     @property
     def rule(self) -> GradientRule:
@@ -157,7 +164,10 @@ class MPNCov(_KernelRoot):
 
 @dataclass(frozen=True)
 class SVDTrunc(_KernelRoot):
-    """The kernel clipped to ``[-bound, bound]``."""
+    """The kernel clipped to ``[-bound, bound]``.
+
+    Take it: to compare with the paper; the bound is absolute, so the scale of the features matters.
+    """
 
     bound: float = 1e10
 
@@ -168,7 +178,7 @@ class SVDTrunc(_KernelRoot):
     def rule(self) -> GradientRule:
         return Truncated(self.bound)
 
-    def kernel(self, unit: Tensor) -> Callable[[Tensor], Tensor]:
+    def kernel(self, unit: Tensor) -> Rule:
         # The bound is an absolute number. Where it overflows, nothing is clipped.
         bound = (self.bound * unit.square()).unsqueeze(-1)
         return lambda lam: Ordinary()(lam).clamp(-bound, bound)
@@ -176,7 +186,10 @@ class SVDTrunc(_KernelRoot):
 
 @dataclass(frozen=True)
 class SVDPI(_KernelRoot):
-    """The gradient of power iteration (Wang et al. 2019)."""
+    """The gradient of power iteration (Wang et al. 2019).
+
+    Take it: to compare with power iteration.
+    """
 
     iterations: int = 20
 
@@ -190,7 +203,10 @@ class SVDPI(_KernelRoot):
 
 @dataclass(frozen=True)
 class SVDTaylor(_KernelRoot):
-    """The Taylor polynomial of the kernel (Wang et al. 2019)."""
+    """The Taylor polynomial of the kernel (Wang et al. 2019).
+
+    Take it: to compare with the paper.
+    """
 
     degree: int = 100
 
@@ -204,7 +220,10 @@ class SVDTaylor(_KernelRoot):
 
 @dataclass(frozen=True)
 class SVDPade(_KernelRoot):
-    """The paper's proposal: diagonal Padé approximants of the kernel."""
+    """The paper's proposal: diagonal Padé approximants of the kernel.
+
+    Take it: to reproduce the paper, which finds it best, with the hybrid protocol.
+    """
 
     degree: int = 100
 
@@ -218,7 +237,10 @@ class SVDPade(_KernelRoot):
 
 @dataclass(frozen=True)
 class SVDTopN(_KernelRoot):
-    """The ``count`` largest eigenvalues, and the gradient of just that function."""
+    """The ``count`` largest eigenvalues, and the gradient of just that function.
+
+    Take it: to compare with the paper, or for a root of low rank.
+    """
 
     count: int = 200
 
@@ -252,6 +274,8 @@ class SVDNewton(SpectralRoot):
     gradient is that of a matrix function: the divided differences of :math:`y_k` follow the recursion
     of the iteration by the product rule :math:`(fg)[a, b] = f(a) g[a, b] + f[a, b] g(b)`, on numbers
     instead of matrices. The normalisation by the trace adds a multiple of A.
+
+    Take it: to compare with the paper.
     """
 
     iterations: int = 10

@@ -1,0 +1,95 @@
+"""Solvers: a LAPACK routine, the shapes of its results, and other ways to the same result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+__all__ = ["EIGH", "SVD", "Factors", "Solver"]
+
+Factors = tuple[Tensor, ...]
+
+
+@dataclass(frozen=True)
+class Solver:
+    """A routine for one matrix or a batch ``(..., m, n)``, and what to try on a matrix it fails on."""
+
+    name: str
+    run: Callable[[Tensor], Factors]
+    allocate: Callable[[Tensor], Factors]
+    reads: Callable[[Tensor], Tensor]  # the part of A that the routine looks at
+    ladder: Callable[[Tensor], Iterator[Callable[[], Factors]]]
+
+
+def _column_major(A: Tensor, rows: int, columns: int) -> Tensor:
+    # The layout of LAPACK, and so of what torch.linalg returns.
+    return A.new_empty(*A.shape[:-2], columns, rows).mT
+
+
+def _power_of_two(A: Tensor) -> Tensor:
+    """A scale that is exact to divide by and brings the largest entry into [1/2, 1)."""
+    return torch.ldexp(torch.ones_like(A[0, 0]), torch.frexp(A.abs().amax()).exponent)
+
+
+def _allocate_eigh(A: Tensor) -> Factors:
+    return A.new_empty(A.shape[:-1]), _column_major(A, *A.shape[-2:])
+
+
+def _eigh_ladder(A: Tensor) -> Iterator[Callable[[], Factors]]:
+    """Ways to the same decomposition for a matrix on which the direct call failed."""
+    A = A.tril() + A.tril(-1).mT
+
+    def scaled() -> Factors:
+        scale = _power_of_two(A)
+        lam, U = torch.linalg.eigh(A / scale)
+        return lam * scale, U
+
+    def reversed_order() -> Factors:
+        lam, U = torch.linalg.eigh(A.flip(-2, -1))
+        return lam, U.flip(-2)
+
+    def in_float64_on_cpu() -> Factors:
+        lam, U = torch.linalg.eigh(A.to("cpu", torch.float64))
+        return lam.to(A), U.to(A)
+
+    yield from (scaled, reversed_order, in_float64_on_cpu)
+
+
+def _svd_solver(full_matrices: bool) -> Solver:
+    def run(A: Tensor) -> Factors:
+        U, s, Vh = torch.linalg.svd(A, full_matrices)
+        return U, s, Vh
+
+    def allocate(A: Tensor) -> Factors:
+        m, n = A.shape[-2:]
+        k = min(m, n)
+        return (
+            _column_major(A, m, m if full_matrices else k),
+            A.new_empty(*A.shape[:-2], k),
+            _column_major(A, n if full_matrices else k, n),
+        )
+
+    def ladder(A: Tensor) -> Iterator[Callable[[], Factors]]:
+        def scaled() -> Factors:
+            scale = _power_of_two(A)
+            U, s, Vh = torch.linalg.svd(A / scale, full_matrices)
+            return U, s * scale, Vh
+
+        def transposed() -> Factors:
+            V, s, Uh = torch.linalg.svd(A.mT, full_matrices)
+            return Uh.mT, s, V.mT
+
+        def in_float64_on_cpu() -> Factors:
+            U, s, Vh = torch.linalg.svd(A.to("cpu", torch.float64), full_matrices)
+            return U.to(A), s.to(A), Vh.to(A)
+
+        yield from (scaled, transposed, in_float64_on_cpu)
+
+    return Solver("svd", run, allocate, lambda A: A, ladder)
+
+
+EIGH = Solver("eigh", lambda A: torch.linalg.eigh(A), _allocate_eigh, torch.tril, _eigh_ladder)
+SVD = {full: _svd_solver(full) for full in (False, True)}
