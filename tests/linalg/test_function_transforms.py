@@ -1,0 +1,227 @@
+"""Matrix functions under vmap, compile and autocast, with odd input, and at the ends of the range."""
+
+import functools
+
+import pytest
+import torch
+
+import matrices
+import oracles
+from matrices import symmetric
+from named_functions import OURS, functions
+from rootpool.linalg import (
+    ScalarFunction,
+    inv_sqrtm,
+    logm,
+    matrix_function,
+    newton_schulz,
+    powm,
+    sqrtm,
+)
+
+# ------------------------------------------------------------------------------ transformations
+
+
+@functions
+def test_vmap_and_functional_derivatives(name):
+    A = matrices.random_definite(2, 3, 4, 4)
+    f = OURS[name]
+    assert torch.equal(torch.vmap(f)(A), f(A))
+    assert torch.equal(torch.vmap(f, in_dims=1, out_dims=1)(A), f(A))
+    jacobian = torch.func.jacrev(f)(A[0, 0])
+    assert torch.allclose(torch.vmap(torch.vmap(torch.func.jacrev(f)))(A)[0, 0], jacobian)
+    B = A[0, 0].clone().requires_grad_()
+    (row,) = torch.autograd.grad(f(B)[1, 2], B)
+    assert torch.allclose(jacobian[1, 2], row)
+
+
+def test_hessian_by_functional_transformations():
+    A = matrices.random_definite(3, 3)
+
+    def f(A):
+        return sqrtm(symmetric(A)).sin().sum()
+
+    hessian = torch.func.jacrev(torch.func.jacrev(f))(A)
+    direction = matrices.random_symmetric(3, 3)
+    numeric = oracles.central_difference(torch.func.jacrev(f), A, direction)
+    assert torch.allclose((hessian * direction).sum((-2, -1)), numeric, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"rule": "pade"}, {"eigenvalue_floor": 1.0, "keep_largest": 2}]
+)
+@functions
+def test_compile_without_graph_breaks(name, options):
+    def loss(A):
+        return OURS[name](A, **options).sin().sum()
+
+    torch._dynamo.reset()
+    A = matrices.random_definite(3, 4, 4).requires_grad_()
+    (expected,) = torch.autograd.grad(loss(A), A)
+    compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
+    (got,) = torch.autograd.grad(compiled(A), A)
+    assert torch.allclose(got, expected, rtol=1e-10)
+
+
+def test_compile_with_inductor():
+    torch._dynamo.reset()
+    A = matrices.random_definite(3, 4, 4).requires_grad_()
+    loss = lambda A: sqrtm(A).sin().sum()  # noqa: E731
+    (expected,) = torch.autograd.grad(loss(A), A)
+    (got,) = torch.autograd.grad(torch.compile(loss, fullgraph=True)(A), A)
+    assert torch.allclose(got, expected, rtol=1e-10)
+
+
+def test_autocast_computes_in_float32_forward_and_backward():
+    A = matrices.random_definite(8, 8, dtype=torch.float32).bfloat16().requires_grad_()
+    with torch.autocast("cpu", torch.bfloat16):
+        F = sqrtm(A)
+        F.sum().backward()
+    assert F.dtype == torch.float32
+    B = A.detach().float().requires_grad_()
+    sqrtm(B).sum().backward()
+    assert torch.equal(A.grad, B.grad.bfloat16())
+
+
+@functions
+@pytest.mark.parametrize("shape", [(0, 3, 3), (2, 0, 0), (1, 1), (2, 0, 3, 3)])
+def test_empty_and_tiny_shapes(name, shape):
+    A = torch.ones(shape, dtype=torch.float64).requires_grad_()
+    F = OURS[name](A if shape[-1] < 2 else A * torch.eye(shape[-1]))
+    assert F.shape == shape
+    F.sum().backward()
+    assert A.grad.shape == shape
+
+
+def test_batch_shapes_and_independence():
+    A = matrices.random_definite(2, 3, 5, 5).requires_grad_()
+    F = sqrtm(A)
+    (gradient,) = torch.autograd.grad(F.sin().sum(), A)
+    B = A.detach()[1, 2].requires_grad_()
+    (alone,) = torch.autograd.grad(sqrtm(B).sin().sum(), B)
+    assert torch.allclose(F[1, 2], sqrtm(B), rtol=1e-15, atol=1e-15)
+    assert torch.allclose(gradient[1, 2], alone, rtol=1e-14, atol=1e-15)
+
+
+def test_unused_output_and_no_grad():
+    A = matrices.random_definite(3, 3).requires_grad_()
+    assert torch.autograd.grad(sqrtm(A).sum() * 0, A)[0].abs().max() == 0
+    with torch.no_grad():
+        assert sqrtm(A).grad_fn is None
+
+
+# --------------------------------------------------------------------------------------- bad input
+
+
+def test_bad_input():
+    with pytest.raises(ValueError, match=r"sqrtm expects \(..., n, n\), got \(3, 4\); .* use svd"):
+        sqrtm(torch.zeros(3, 4))
+    with pytest.raises(ValueError, match=r"A\[1\] differs from its transpose by 1; symmetrise"):
+        logm(torch.stack([torch.eye(2), torch.tensor([[1.0, 1.0], [0.0, 1.0]])]))
+    with pytest.raises(ValueError, match=r"powm: A\[0\] has NaN"):
+        powm(torch.full((1, 2, 2), torch.nan), 0.3)
+    with pytest.raises(ValueError, match="exponent must be finite, got inf"):
+        powm(torch.eye(2), float("inf"))
+    with pytest.raises(ValueError, match="unknown function 'cos'; choose from sqrt, inv_sqrt, log"):
+        matrix_function(torch.eye(2), "cos")
+    with pytest.raises(TypeError, match="ScalarFunction, which knows its divided differences"):
+        matrix_function(torch.eye(2), torch.cos)
+    with pytest.raises(ValueError, match="eigenvalue_floor must be positive and finite, got 0"):
+        sqrtm(torch.eye(2), eigenvalue_floor=0)
+    with pytest.raises(ValueError, match="keep_largest must be an integer >= 1, got 0"):
+        sqrtm(torch.eye(2), keep_largest=0)
+
+
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+def test_broken_upper_triangle_is_an_error_too(bad):
+    A = torch.eye(3)
+    A[0, 1] = bad
+    with pytest.raises(ValueError, match="sqrtm: A has NaN or infinite entries"):
+        sqrtm(A)
+
+
+def test_rule_that_cannot_take_an_empty_batch():
+    A = matrices.random_definite(8, 80, 80).requires_grad_()
+    rule = lambda lam: 1 / (lam.unsqueeze(-1) - lam.unsqueeze(-2) + lam.max() * 1e9)  # noqa: E731
+    sqrtm(A, rule=rule).sum().backward()
+    assert A.grad.isfinite().all()
+
+
+def test_autocast_of_a_keyword_argument():
+    A = matrices.random_definite(4, 4, dtype=torch.float32).bfloat16()
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(newton_schulz(A=A).root, newton_schulz(A).root)
+
+
+def test_user_defined_function():
+    class Square(ScalarFunction):
+        domain = "any"
+
+        def values(self, lam):
+            return lam * lam
+
+        def derivatives(self, lam):
+            return 2 * lam
+
+        def divided_differences(self, lam):
+            return lam.unsqueeze(-1) + lam.unsqueeze(-2)
+
+    A = matrices.random_symmetric(4, 4).requires_grad_()
+    F = matrix_function(A, Square())
+    assert torch.allclose(F, A @ A)
+    (got,) = torch.autograd.grad(F.sum(), A)
+    (expected,) = torch.autograd.grad((A @ A).sum(), A)
+    assert torch.allclose(got, symmetric(expected))
+    assert torch.allclose(
+        torch.autograd.grad(matrix_function(A, Square(), rule="pade").sum(), A)[0], got
+    )
+
+
+# ------------------------------------------------------------------------------- ends of the range
+
+
+@pytest.mark.parametrize(
+    ("function", "scale", "dtype"),
+    [
+        (functools.partial(powm, exponent=2), 1e200, torch.float64),
+        (functools.partial(powm, exponent=-1), 1e-310, torch.float64),
+        (functools.partial(powm, exponent=-1), 1e-40, torch.float32),
+    ],
+)
+def test_values_beyond_the_range_are_an_error(function, scale, dtype):
+    A = torch.stack([torch.eye(3), scale * torch.eye(3).double()]).to(dtype)
+    with pytest.raises(torch.linalg.LinAlgError, match=r"powm at A\[1\] is beyond the range of"):
+        function(A)
+
+
+@pytest.mark.parametrize(
+    ("function", "scale", "dtype"),
+    [
+        (inv_sqrtm, 1e-250, torch.float64),
+        (inv_sqrtm, 1e-30, torch.float32),
+        (logm, 1e-310, torch.float64),
+        (functools.partial(powm, exponent=-1), 1e-200, torch.float64),
+    ],
+)
+def test_gradients_beyond_the_range_are_an_error(function, scale, dtype):
+    A = torch.stack([torch.eye(3), scale * torch.eye(3).double()]).to(dtype).requires_grad_()
+    F = function(A)
+    with pytest.raises(
+        torch.linalg.LinAlgError, match=r"the derivative of .* at A\[1\] is beyond .*; scale"
+    ):
+        F.sum().backward()
+
+
+def test_an_overflow_of_the_loss_passes_through():
+    A = torch.eye(3).requires_grad_()
+    sqrtm(A).backward(torch.full((3, 3), torch.inf))
+    assert not A.grad.isfinite().all()
+
+
+def test_second_derivatives_beyond_the_range_are_an_error():
+    A = (1e-250 * torch.eye(3).double()).requires_grad_()
+    (first,) = torch.autograd.grad(sqrtm(A).sum(), A, create_graph=True)
+    with pytest.raises(
+        torch.linalg.LinAlgError, match=r"the second derivative of Sqrt\(\) at A is"
+    ):
+        first.sum().backward()
