@@ -248,11 +248,11 @@ def test_weights_that_timm_renames(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        (("resnet5O",), ValueError, "timm has no model 'resnet5O'; did you mean resnet50"),
+        (("resnet5O",), ValueError, "unknown timm model 'resnet5O'; did you mean resnet50"),
         (
             ("torchvision/alexnett",),
             ValueError,
-            "torchvision has no model 'alexnett'; did you mean torchvision/alexnet, ",
+            "unknown torchvision model 'torchvision/alexnett'; did you mean torchvision/alexnet",
         ),
         (("torchvision/vit_b_16",), ValueError, "is no chain of layers; try timm's vit_"),
         (("patchnet", "svd-padee"), ValueError, "unknown method 'svd-padee'; choose from exact"),

@@ -121,7 +121,7 @@ def test_copies_are_independent():
 @pytest.mark.parametrize(
     ("stages", "error", "message"),
     [
-        (["layer9"], ValueError, r"ResNet has no module 'layer9'; did you mean layer\d"),
+        (["layer9"], ValueError, r"unknown module of ResNet 'layer9'; did you mean layer\d"),
         ([], ValueError, r"one or more different names, got \(\)"),
         (["layer1", "layer1"], ValueError, r"one or more different names, got \('layer1', "),
         ("layer1", TypeError, r"list of names, got 'layer1'; write \['layer1'\]"),

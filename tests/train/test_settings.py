@@ -56,18 +56,18 @@ def test_merging_leaves_its_arguments_alone():
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"model": {"lrr": 0.1}}, r"unknown key 'model.lrr'; did you mean: model.lr"),
-        ({"lr": 0.1}, r"unknown key 'lr'; did you mean: model.lr"),
+        ({"model": {"lrr": 0.1}}, r"unknown key 'model.lrr'; did you mean model.lr"),
+        ({"lr": 0.1}, r"unknown key 'lr'; did you mean model.lr"),
         (
             {"trainer": {"epochs": 3}},
-            r"unknown key 'trainer.epochs'; did you mean: .*trainer.max_epochs",
+            r"unknown key 'trainer.epochs'; did you mean .*trainer.max_epochs",
         ),
         ({"trainer": {"callbacks": []}}, r"unknown key 'trainer.callbacks'"),
         ({"model": {"lr": "fast"}}, r"model.lr"),
         ({"hybrid": {"switch_epoch": 0}}, r"switch_epoch must be at least 1"),
         (
             {"hybrid": {"switch": 3}},
-            r"unknown key 'hybrid.switch'; did you mean: hybrid.switch_epoch",
+            r"unknown key 'hybrid.switch'; did you mean hybrid.switch_epoch",
         ),
         ({"data": {"on_bad_image": "ignore"}}, r"data.on_bad_image"),
     ],

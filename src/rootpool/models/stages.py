@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import warnings
 from collections.abc import Iterable
 from typing import Any
@@ -11,6 +10,8 @@ import torch
 from timm.models import get_notrace_functions, get_notrace_modules
 from torch import Tensor, fx, nn
 from torchvision.models.feature_extraction import create_feature_extractor, get_graph_node_names
+
+from rootpool.unknown import unknown_name
 
 __all__ = ["Stages"]
 
@@ -84,11 +85,8 @@ def _checked(stages: Iterable[str], network: nn.Module) -> tuple[str, ...]:
     modules = [name for name, _ in network.named_modules() if name]
     for stage in stages:
         if stage not in ("last", *modules):
-            near = difflib.get_close_matches(stage, modules, n=5, cutoff=0.3)
-            raise ValueError(
-                f"{type(network).__name__} has no module {stage!r}; did you mean {', '.join(near)}, "
-                "or 'last'?"
-            )
+            what = f"module of {type(network).__name__}"
+            raise ValueError(unknown_name(what, stage, modules, "named_modules(), and 'last'"))
     return stages
 
 

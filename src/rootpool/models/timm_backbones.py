@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import Any
 
 import timm
 import torch
 from torch import Tensor, nn
+
+from rootpool.unknown import unknown_name
 
 from .backbones import Backbone, Layout, features_of, refuse_missing
 
@@ -34,12 +35,8 @@ def timm_backbone(
         options: for ``timm.create_model``, such as ``in_chans``, ``img_size`` or ``drop_path_rate``.
     """
     if not timm.is_model(name.split(".")[0]):
-        close = difflib.get_close_matches(name, timm.list_models(), 3)
-        raise ValueError(
-            f"timm has no model {name!r}"
-            + (f"; did you mean {', '.join(close)}?" if close else "")
-            + " rootpool.models.names() lists all names"
-        )
+        listed = "rootpool.models.names()"
+        raise ValueError(unknown_name("timm model", name, timm.list_models(), listed))
 
     with torch.device("meta"):
         sketch = _create_timm(name, options).eval()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 import torchvision
 from torch import Tensor, nn
+
+from rootpool.unknown import unknown_name
 
 from .backbones import Backbone, refuse_missing
 
@@ -57,10 +58,9 @@ def torchvision_backbone(
     if TORCHVISION_PREFIX + plain not in known:
         if plain.startswith(_NO_CHAIN):
             raise ValueError(f"{name} is no chain of layers; try timm's {plain.split('_')[0]}_*")
-        close = difflib.get_close_matches(TORCHVISION_PREFIX + plain, known, 3)
+        listed = "rootpool.models.names()"
         raise ValueError(
-            f"torchvision has no model {plain!r}"
-            + (f"; did you mean {', '.join(close)}?" if close else "")
+            unknown_name("torchvision model", TORCHVISION_PREFIX + plain, known, listed)
         )
     body = _cut(torchvision.models.get_model(plain, weights=weights, **options))
     shapes = {key: value.to("meta") for key, value in body.state_dict().items()}

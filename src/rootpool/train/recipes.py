@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass, field
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
+
+from rootpool.unknown import unknown_name
 
 from .bounded_yaml import YAML_LENGTH, parse_yaml
 from .settings import SettingsError, merge
@@ -69,16 +70,13 @@ def _find(name: str) -> Traversable:
     names = recipe_names()
     if name in names:
         return _FOLDER / f"{name}.yaml"
-    near = difflib.get_close_matches(name, names, n=3, cutoff=0.4)
-    hint = f"did you mean {', '.join(near)}? " if near else ""
-    raise SettingsError(f"unknown recipe {name!r}; {hint}(rootpool recipes lists all {len(names)})")
+    raise SettingsError(unknown_name("recipe", name, names, "rootpool recipes"))
 
 
 def _parse(file: Traversable) -> dict[str, Any]:
     try:
-        with file.open(
-            "rb"
-        ) as opened:  # no more than it may have: it need not be a file of the disk
+        # No more than it may have: it need not be a file of the disk.
+        with file.open("rb") as opened:
             content = parse_yaml(opened.read(YAML_LENGTH + 1).decode())
     except ValueError as error:
         raise SettingsError(f"{file} is not YAML: {error}") from error

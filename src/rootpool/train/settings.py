@@ -8,13 +8,14 @@ configuration.
 
 from __future__ import annotations
 
-import difflib
 import functools
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import lightning.pytorch as pl
 from jsonargparse import ArgumentError, ArgumentParser, Namespace
+
+from rootpool.unknown import unknown_name
 
 from .bounded_yaml import parse_yaml
 from .datamodule import ImageData
@@ -150,16 +151,11 @@ def known_keys() -> list[str]:
 def _check_keys(config: Mapping[str, Any]) -> None:
     known = known_keys()
     for key in _flatten(config):
-        free = (
-            "model.method_options.",
-            "model.backbone_options.",
-        )  # dictionaries with keys of their own
+        # Dictionaries with keys of their own.
+        free = ("model.method_options.", "model.backbone_options.")
         if key in known or key.startswith(free) or any(k.startswith(f"{key}.") for k in known):
             continue
-        near = difflib.get_close_matches(key, known, n=3, cutoff=0.5)
-        ends = [k for k in known if k.rpartition(".")[2] == key.rpartition(".")[2]]
-        hint = ", ".join(dict.fromkeys([*ends, *near])) or "rootpool train --show lists them"
-        raise SettingsError(f"unknown key {key!r}; did you mean: {hint}")
+        raise SettingsError(unknown_name("key", key, known, "rootpool train --show"))
 
 
 def _check_texts(config: Mapping[str, Any]) -> None:

@@ -1,0 +1,35 @@
+"""What is said about a name that nobody knows."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+__all__ = ["unknown_name"]
+
+
+def unknown_name(what: str, name: str, known: Iterable[str], listed: str = "") -> str:
+    """The text of an error, with the names that may have been meant.
+
+    Args:
+        what: kind of thing.
+        name: as it was given.
+        known: all names; their parts after the last dot or colon are compared too.
+        listed: where a reader finds all of them.
+
+    >>> unknown_name("key", "lr", ["model.lr", "seed"], "rootpool train --show")
+    "unknown key 'lr'; did you mean model.lr? (all of them: rootpool train --show)"
+    """
+    known = list(known)
+    ends: dict[str, list[str]] = {}
+    for each in known:
+        ends.setdefault(_last_part(each), []).append(each)
+    by_end = difflib.get_close_matches(_last_part(name), ends, n=2, cutoff=0.7)
+    near = [each for end in by_end for each in ends[end][:3]]
+    near += difflib.get_close_matches(name, known, n=3, cutoff=0.4)
+    hint = f"; did you mean {', '.join(dict.fromkeys(near))}?" if near else ""
+    return f"unknown {what} {name!r}{hint}" + (f" (all of them: {listed})" if listed else "")
+
+
+def _last_part(name: str) -> str:
+    return name.replace(":", ".").rpartition(".")[2]
