@@ -14,9 +14,9 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from rootpool.analysis.drawing import WIDE, below, legend, logarithmic, styled
-from rootpool.analysis.palette import MUTED, STYLES
-from rootpool.analysis.svg import standalone_svg
+from rootpool.analysis.page.svg import standalone_svg
+from rootpool.analysis.plots.drawing import WIDE, below, legend, logarithmic, styled
+from rootpool.analysis.plots.palette import MUTED, STYLES
 from rootpool.linalg import FUNCTIONS, Pade, Power, Taylor, Truncated
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"

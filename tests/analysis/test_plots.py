@@ -9,7 +9,7 @@ import pytest
 from matplotlib.colors import to_hex, to_rgb
 from skimage.color import deltaE_ciede2000, rgb2lab
 
-from rootpool.analysis.palette import FAINT, GRID, INK, MUTED, PAPER, STYLES, styles
+from rootpool.analysis.page.svg import inline_svg
 from rootpool.analysis.plots import (
     NARROW,
     confusion_pairs,
@@ -20,7 +20,7 @@ from rootpool.analysis.plots import (
     spectrum_over_training,
     speed_bars,
 )
-from rootpool.analysis.svg import inline_svg
+from rootpool.analysis.plots.palette import FAINT, GRID, INK, MUTED, PAPER, STYLES, styles
 from rootpool.nn import BASELINES, METHODS
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rootpool.analysis.comparisons import comparison_table
+from rootpool.analysis.page import comparison_table
 from rootpool.analysis.statistics import (
     PairedDifference,
     compare,

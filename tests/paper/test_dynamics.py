@@ -14,7 +14,7 @@ from rootpool.paper.dynamics import (
 )
 from rootpool.paper.networks import Network
 from rootpool.paper.published import load_published
-from rootpool.paper.tables import SVD
+from rootpool.paper.rows import SVD
 
 PUBLISHED = load_published()
 BENCH = Bench(seeds=4)

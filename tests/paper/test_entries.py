@@ -67,7 +67,6 @@ def test_choose():
     [
         ("table:sped", "table:speed"),
         ("speed", "table:speed"),
-        ("xyz", "figure, table, text, theory"),
     ],
 )
 def test_unknown_entry(name, near):

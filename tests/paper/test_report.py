@@ -61,9 +61,8 @@ def test_markdown_has_every_entry_with_its_mark_and_its_commands(page, tmp_path)
     for name in SHOWN:
         assert f"## {title(name)}" in text.replace("\\", "")
     assert "rootpool paper table:alexnet --seeds 2" in text
-    assert (
-        "rootpool train --recipe birds-svd-pade --data CUB\\_200\\_2011" not in text
-    )  # code is code
+    # Code is code.
+    assert "rootpool train --recipe birds-svd-pade --data CUB\\_200\\_2011" not in text
     assert "rootpool train --recipe birds-svd-pade --data CUB_200_2011 --weights runs/" in text
     assert "> ✓ Measured in exact arithmetic" in text
     assert "> ✗ " in text

@@ -6,10 +6,9 @@ from paper_runs import study
 from rootpool.nn import METHODS
 from rootpool.paper.bench import Bench
 from rootpool.paper.published import load_published
+from rootpool.paper.rows import SVD, endings
 from rootpool.paper.tables import (
     ERROR_TABLES,
-    SVD,
-    endings,
     measure_fine_grained,
     measure_seeds,
     measure_warm_ups,

@@ -27,14 +27,7 @@ __all__ = ["effective_smoothness", "smoothness_by_method", "with_method"]
 
 Loss = Callable[[nn.Module, Any], Tensor]
 Parameters = dict[str, Tensor]
-STEPS = (
-    0.005,
-    0.01,
-    0.02,
-    0.05,
-    0.1,
-    0.2,
-)  # around the learning rates of the paper, 10^-1.1 at first
+STEPS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2)  # about the paper's learning rates, 10^-1.1 at first
 
 
 class _LossOf(nn.Module):

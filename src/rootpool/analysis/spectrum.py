@@ -45,10 +45,10 @@ def covariance_eigenvalues(features: Tensor) -> Tensor:
     with torch.autocast(X.device.type, enabled=False):
         A = X.double() - X[..., :1].double()  # a constant map becomes exactly zero
         A -= A.mean(-1, keepdim=True)
-        gram = (A if A.shape[1] <= A.shape[2] else A.mT) @ (A.mT if A.shape[1] <= A.shape[2] else A)
-        (values,) = batchwise(
-            lambda G: (torch.linalg.eigvalsh(G),), gram / A.shape[2], trailing=(2,)
-        )
+        positions = A.shape[2]
+        A = A if A.shape[1] <= positions else A.mT
+        gram = A @ A.mT / positions
+        (values,) = batchwise(lambda G: (torch.linalg.eigvalsh(G),), gram, trailing=(2,))
     values = torch.where(values > roundoff(values), values, 0).flip(-1)
     lam[:, : values.shape[1]] = values
     return lam

@@ -2,40 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from statistics import fmean
-from typing import Any
+
+from torch import Tensor
 
 from rootpool.analysis import Record, covariance_eigenvalues
 from rootpool.analysis.statistics import PairedDifference, describe, paired_difference
 
-from .bench import Run, Study
+from .bench import Study
 from .judge import LEVEL, Answer, compare_by_question, conclude, count, is_better, is_level
 from .networks import features, networks
 from .published import Figure, Table, load_published
 from .result import Result
-from .tables import HYBRID, PADE, SVD, comparison_records, endings, settings_of, side_by_side
+from .rows import (
+    HYBRID,
+    PADE,
+    SVD,
+    Row,
+    comparison_records,
+    curve_records,
+    endings,
+    settings_of,
+    side_by_side,
+)
 
 __all__ = [
-    "curve_records",
     "measure_condition_numbers",
     "measure_eigenvalue_ratio",
     "measure_training_curves",
     "measure_warm_up_curves",
 ]
 
-Row = dict[str, Any]
 TIE = 1.05  # a ratio of eigenvalues that counts as one
-
-
-def curve_records(runs: Iterable[Run], part: str = "curves") -> list[Row]:
-    """The records of all runs, each with what tells it from the others."""
-    tags = ("method", "protocol", "seed")
-    return [
-        {"run": run["label"], **{tag: run[tag] for tag in tags}, **record}
-        for run in runs
-        for record in run[part]
-    ]
 
 
 def _clearly(difference: PairedDifference) -> bool | None:
@@ -121,7 +120,7 @@ def measure_warm_up_curves(figure: Figure, study: Study) -> Result:
         Answer(
             f"Smooth gradients make no difference: the remedies are level with MPN-COV, within "
             f"{LEVEL:g} point. Here: {count(found['mpn'])}.",
-            is_level(found["mpn"], better_counts=False),
+            is_level(found["mpn"], side="either"),
         ),
     ]
     start = study.bench.switch or 0
@@ -208,20 +207,18 @@ def measure_eigenvalue_ratio(figure: Figure, study: Study) -> Result:
         [row["eigenvalue_ratio"] for row in spectra if row["step"] == step]
         for step in (steps[0], steps[-1])
     )
-    records: list[Record] = []
+    ratios: dict[str, list[Tensor]] = {}  # by moment, one a seed
     for network in networks(study, ["mpn-cov"]):
         lam = covariance_eigenvalues(features(network))
-        ratio = lam[:, 0] / lam[:, 1]
-        records += [
-            {
-                "row": f"{name} of a batch, {network.moment}",
-                "column": "λ₁ / λ₂",
-                "measured": value,
-                "seed": network.seed,
-            }
-            for name, value in (("mean", float(ratio.mean())), ("lowest", float(ratio.min())))
-        ]
-    least = min(float(r["measured"] or 0) for r in records if str(r["row"]).startswith("lowest"))
+        ratios.setdefault(network.moment, []).append(lam[:, 0] / lam[:, 1])
+    means = {moment: fmean(float(r.mean()) for r in found) for moment, found in ratios.items()}
+    lows = {moment: min(float(r.min()) for r in found) for moment, found in ratios.items()}
+    records: list[Record] = [
+        {"row": f"{name} of a batch, {moment}", "column": "λ₁ / λ₂", "measured": values[moment]}
+        for moment in ratios
+        for name, values in (("mean", means), ("lowest", lows))
+    ]
+    least = min(lows.values())
     answers = [
         Answer(
             f"The ratio falls during training. Here its mean over a batch goes from {fmean(first):.2f} "
@@ -237,24 +234,7 @@ def measure_eigenvalue_ratio(figure: Figure, study: Study) -> Result:
         figure.entry,
         figure.claim,
         answers,
-        _mean_over_seeds(records),
+        records,
         settings_of(study.bench),
         spectrum=spectra,
     )
-
-
-def _mean_over_seeds(records: Sequence[Record]) -> list[Record]:
-    """One record a row and column, with the mean; of the lowest, the lowest."""
-    found: dict[tuple[Any, Any], list[float]] = {}
-    for record in records:
-        found.setdefault((record["row"], record["column"]), []).append(
-            float(record["measured"] or 0)
-        )
-    return [
-        {
-            "row": row,
-            "column": column,
-            "measured": min(values) if str(row).startswith("lowest") else fmean(values),
-        }
-        for (row, column), values in found.items()
-    ]

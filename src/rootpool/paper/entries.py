@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rootpool.analysis import Record, machine
 from rootpool.analysis.page import Picture
 from rootpool.train.study import Trial
+from rootpool.unknown import unknown_name
 
 from . import pictures
 from .bench import Bench, Study
@@ -40,6 +40,15 @@ def _no_picture(result: Result, bench: Bench) -> list[Picture]:
 
 
 @dataclass(frozen=True)
+class Elsewhere:
+    """What an entry needs that is not here, and a command for where it is, with what that makes."""
+
+    needs: str
+    command: str
+    makes: str
+
+
+@dataclass(frozen=True)
 class Entry:
     """One entry.
 
@@ -47,7 +56,8 @@ class Entry:
         compute: from a study to the result; a study without runs where no training is needed.
         draw: the pictures of a result.
         trials: the runs that it rests on.
-        suits: whether the recipes of a bench can make it; otherwise the report says what it needs.
+        suits: whether the recipes of a bench can make it.
+        elsewhere: what the report says where they cannot.
         full: recipes of the paper's own experiment, as patterns for a reader to run.
         depends: what else the result depends on, such as the machine.
         form: of the numbers in its table.
@@ -58,6 +68,7 @@ class Entry:
     draw: pictures.Draw = _no_picture
     trials: Callable[[Bench], list[Trial]] = _nothing
     suits: Callable[[Bench], bool] = lambda bench: True
+    elsewhere: Elsewhere | None = None
     full: Sequence[str] = ()
     depends: Callable[[], Record] = dict
     form: str = ".3g"
@@ -134,7 +145,16 @@ def _trained(
     form: str = ".1f",
     remark: str = "",
 ) -> Entry:
-    return Entry(compute, draw, trials, _has_stages, full, form=form, remark=remark)
+    return Entry(
+        compute,
+        draw,
+        trials,
+        _has_stages,
+        IN_MINIATURE,
+        full,
+        form=form,
+        remark=remark,
+    )
 
 
 def _seeds(bench: Bench) -> list[Trial]:
@@ -154,6 +174,21 @@ BOUNDS = pictures.two_dots(
     "Bounds as printed (hollow) and found by search here (filled).",
 )
 
+IN_MINIATURE = Elsewhere(
+    "a schedule with stages, which these recipes do not have",
+    "rootpool paper {name}",
+    "All methods in miniature, with this report about them:",
+)
+FINE_TUNED = Elsewhere(
+    "data and pretrained networks that are not part of this package, and a GPU",
+    "rootpool paper {name} --data CUB_200_2011 --weights resnet50.ckpt --seeds 1",
+    "All methods, with this report about them:",
+)
+
+FROZEN = (
+    "Without a GPU, all methods can be compared on the birds behind a frozen network, with a report of its "
+    "own: rootpool train --recipe birds-cpu --data CUB_200_2011 methods=true."
+)
 FUSED = (
     "The MPN-COV measured here is not quite that of the paper. It has the same kernel, but put "
     "together with the root, so that ties, which are infinite in the paper's equations, have their "
@@ -244,8 +279,10 @@ ENTRIES: dict[str, Entry] = {
         pictures.chain(pictures.endings("Final error of each run and seed."), pictures.comparisons),
         Bench.comparison,
         lambda bench: bench.family in FINE_GRAINED,
+        FINE_TUNED,
         tuple(f"{family}-{{method}}" for family in FINE_GRAINED),
         form=".2f",
+        remark=FROZEN,
     ),
     "table:speed": _numerical("table:speed", pictures.seconds, ".2f", machine),
     "table:approximation-error": _numerical("table:approximation-error", pictures.errors, ".3g"),
@@ -281,11 +318,7 @@ def choose(names: Sequence[str]) -> list[str]:
     kinds = {name.partition(":")[0] for name in ENTRIES}
     for name in names:
         if name not in ENTRIES and name not in kinds:
-            ids = {n.partition(":")[2]: n for n in ENTRIES}
-            near = difflib.get_close_matches(name, [*ENTRIES, *kinds], n=3, cutoff=0.5)
-            near += [ids[m] for m in difflib.get_close_matches(name, ids, n=3, cutoff=0.6)]
-            hint = ", ".join(dict.fromkeys(near)) or ", ".join(sorted(kinds))
             raise ValueError(
-                f"unknown entry {name!r}; did you mean {hint}? (rootpool paper --list shows all)"
+                unknown_name("entry", name, [*ENTRIES, *sorted(kinds)], "rootpool paper --list")
             )
     return [n for n in ENTRIES if not names or n in names or n.partition(":")[0] in names]

@@ -6,9 +6,9 @@ over the comparisons of the question, and a difference counts only if it is sign
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from rootpool.analysis import Record
 from rootpool.analysis.statistics import Comparison, compare
@@ -26,6 +26,7 @@ __all__ = [
     "together",
 ]
 
+Side: TypeAlias = Literal["worse", "better", "either"]
 LEVEL = 1.0  # points of error; the runs in miniature cannot resolve the paper's tenths
 
 
@@ -54,22 +55,30 @@ def is_better(comparisons: Iterable[Comparison]) -> bool | None:
     return together(c.difference.mean < 0 if c.clear else None for c in comparisons)
 
 
-def is_level(
-    comparisons: Iterable[Comparison], margin: float = LEVEL, *, better_counts: bool = True
-) -> bool | None:
-    """Whether the interval of each difference lies within the margin, or (if that counts) below it.
+# How far an interval reaches to the side that a question is about; an error is better if it is lower.
+REACH: dict[Side, Callable[[float, float], float]] = {
+    "worse": lambda low, high: high,
+    "better": lambda low, high: -low,
+    "either": lambda low, high: max(-low, high),
+}
 
-    A difference that is clear, on the wrong side and larger than the margin says no.
+
+def is_level(
+    comparisons: Iterable[Comparison], margin: float = LEVEL, side: Side = "worse"
+) -> bool | None:
+    """Whether no interval reaches beyond the margin on a side.
+
+    A mean that is beyond it, of a difference that is clear, says no.
     """
+    reach = REACH[side]
 
     def one(c: Comparison) -> bool | None:
         d = c.difference
         if d.low is None or d.high is None:
             return True if is_equal(c) else None
-        if d.high <= margin and (better_counts or d.low >= -margin):
+        if reach(d.low, d.high) <= margin:
             return True
-        outside = d.mean > margin or (d.mean < -margin and not better_counts)
-        return False if c.clear and outside else None
+        return False if c.clear and reach(d.mean, d.mean) > margin else None
 
     return together(map(one, comparisons))
 

@@ -9,9 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from rootpool.analysis import Record
-from rootpool.analysis.drawing import WIDE, below, fit, legend, logarithmic, styled
 from rootpool.analysis.page import Picture
-from rootpool.analysis.palette import BAR, GRID, MUTED, PAPER
 from rootpool.analysis.plots import (
     dots_with_spread,
     learning_curve_panels,
@@ -20,6 +18,8 @@ from rootpool.analysis.plots import (
     spectrum_over_training,
     speed_bars,
 )
+from rootpool.analysis.plots.drawing import WIDE, below, fit, legend, logarithmic, styled
+from rootpool.analysis.plots.palette import BAR, GRID, MUTED, PAPER
 
 from .bench import Bench
 from .result import Result

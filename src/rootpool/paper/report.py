@@ -8,7 +8,6 @@ from typing import Literal
 
 import rootpool
 from rootpool.analysis import Record, machine
-from rootpool.analysis.blocks import anchor
 from rootpool.analysis.page import (
     Block,
     Code,
@@ -25,10 +24,11 @@ from rootpool.analysis.page import (
     Strong,
     Table,
     Text,
+    anchor,
 )
 
 from .bench import Bench
-from .entries import ENTRIES, claim, source, title
+from .entries import ENTRIES, Elsewhere, claim, source, title
 from .published import load_published
 from .result import Result
 from .theory.explained import EXPLAINED, INTRODUCTION
@@ -144,14 +144,18 @@ def _entry(name: str, result: Result | None, bench: Bench, level: Literal[2, 3])
         )
     elif result is not None and name not in EXPLAINED:
         blocks.append(Paragraph((Strong("The paper:"), f" {result.claim}")))
+    entry = ENTRIES[name]
+    if result is not None:
+        blocks += _answers(result)
+    elif entry.elsewhere is not None:
+        blocks += _needs(name, entry.elsewhere)
+    if entry.remark:
+        blocks.append(Paragraph(entry.remark))
     if result is None:
-        return [*blocks, *_needs(name, bench)]
-    blocks += _answers(result)
-    if ENTRIES[name].remark:
-        blocks.append(Paragraph(ENTRIES[name].remark))
+        return blocks
     if (table := side_by_side(name, result)) is not None:
         blocks.append(table)
-    blocks += ENTRIES[name].draw(result, bench)
+    blocks += entry.draw(result, bench)
     return [*blocks, _made_by(name, result, bench)]
 
 
@@ -162,23 +166,14 @@ def _answers(result: Result) -> list[Block]:
     return [Note(str(a["text"]), TONES[a["shows"]]) for a in answers]  # type: ignore[index]
 
 
-def _needs(name: str, bench: Bench) -> list[Block]:
-    fine_grained = name == "table:fgvc"
-    what = (
-        "data and pretrained networks that are not part of this package, and a GPU"
-        if fine_grained
-        else f"a schedule with stages, which the recipes {bench.family}-* do not have"
-    )
-    options = " --data CUB_200_2011 --weights resnet50.ckpt --seeds 1" if fine_grained else ""
+def _needs(name: str, elsewhere: Elsewhere) -> list[Block]:
     return [
-        Note(f"Not measured here: this needs {what}. For one method, the others are named alike:"),
-        Code("\n".join(_full_commands(name, "svd-pade")), "sh"),
-        Paragraph(
-            "For all methods, with this report about them:"
-            if fine_grained
-            else "For all methods in miniature, with this report about them:"
+        Note(
+            f"Not measured here: this needs {elsewhere.needs}. One method, the others are named alike:"
         ),
-        Code(f"rootpool paper {name}{options}", "sh"),
+        Code("\n".join(_full_commands(name, "svd-pade")), "sh"),
+        Paragraph(elsewhere.makes),
+        Code(elsewhere.command.format(name=name), "sh"),
     ]
 
 

@@ -13,12 +13,11 @@ from rootpool.nn import METHODS
 from rootpool.train.hybrid import covariance_pools
 
 from .bench import Study
-from .dynamics import curve_records
-from .judge import Answer, compare_by_question, conclude, count, is_equal, together
+from .judge import Answer, compare_by_question, conclude, count, is_level, together
 from .networks import UNTRAINED, loss, networks
 from .published import Figure, load_published
 from .result import Result
-from .tables import SVD, comparison_records, endings, settings_of
+from .rows import SVD, comparison_records, curve_records, endings, settings_of
 
 __all__ = ["measure_precision", "measure_smooth_gradients", "smoothness_records"]
 
@@ -102,7 +101,7 @@ def measure_precision(figure: Figure, study: Study) -> Result:
         Answer(
             f"Precision changes the error of iSQRT-COV by about {limit:g} %. Here it is "
             f"{mean['isqrt-cov']:+.2f} points from that in float64.",
-            _within(found["isqrt-cov"][0], limit),
+            is_level(found["isqrt-cov"], limit, "either"),
         ),
         Answer(
             f"The gradients of MPN-COV are far less smooth than those of iSQRT-COV. Here its β is "
@@ -126,16 +125,6 @@ def measure_precision(figure: Figure, study: Study) -> Result:
     )
 
 
-def _within(comparison: Any, limit: float) -> bool | None:
-    """Whether a difference is small: its interval within the limit, or clearly beyond it."""
-    d = comparison.difference
-    if d.low is None:
-        return True if is_equal(comparison) else None
-    if max(-d.low, d.high) <= limit:
-        return True
-    return False if d.clear and abs(d.mean) > limit else None
-
-
 def measure_smooth_gradients(figure: Figure, study: Study) -> Result:
     """The remedies: as smooth as iSQRT-COV, and hardly better than MPN-COV."""
     remedies = [m for m in SVD if m != "mpn-cov"]
@@ -157,7 +146,7 @@ def measure_smooth_gradients(figure: Figure, study: Study) -> Result:
         ),
         Answer(
             f"They gain at most {limit:g} % over MPN-COV. Here: {count(gains)}.",
-            together(_gains_little(c, limit) for c in gains),
+            is_level(gains, limit, "better"),
         ),
     ]
     rows = [row for row in curve_records(runs) if row["method"] != "gap"]
@@ -171,12 +160,3 @@ def measure_smooth_gradients(figure: Figure, study: Study) -> Result:
         smoothness=smoothness,
         comparisons=comparison_records({"Standalone, against MPN-COV.": gains}),
     )
-
-
-def _gains_little(comparison: Any, limit: float) -> bool | None:
-    d = comparison.difference
-    if d.low is None:
-        return True if is_equal(comparison) else None
-    if d.low >= -limit:
-        return True
-    return False if comparison.clear and d.mean < -limit else None

@@ -4,101 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean, stdev
-from typing import Any
+from statistics import stdev
 
 from rootpool.analysis import Record
-from rootpool.analysis.statistics import Comparison, describe
+from rootpool.analysis.statistics import describe
 from rootpool.nn import METHODS
 
-from .bench import Bench, Run, Study
+from .bench import Study
 from .judge import LEVEL, Answer, compare_by_question, conclude, count, is_better, is_level
 from .published import Table, load_published
 from .result import Result
+from .rows import (
+    AVERAGE,
+    HYBRID,
+    PADE,
+    SVD,
+    Row,
+    comparison_records,
+    endings,
+    settings_of,
+    side_by_side,
+)
 
 __all__ = [
     "ERROR_TABLES",
-    "endings",
     "measure_fine_grained",
     "measure_seeds",
     "measure_warm_ups",
-    "settings_of",
 ]
-
-Row = dict[str, Any]
-SVD = tuple(m for m in METHODS if m not in ("isqrt-cov", "exact"))  # those of the paper
-PADE = "svd-pade"
-AVERAGE = "average pooling"
-
-
-def endings(runs: Iterable[Run]) -> list[Row]:
-    """One row a run: the errors after its last epoch, and the best on the way."""
-    rows = []
-    for run in runs:
-        curves = run["curves"]
-        rows.append(
-            {
-                "run": run["label"],
-                "method": run["method"],
-                "protocol": run["protocol"],
-                "seed": run["seed"],
-                "val_error": curves[-1]["val_error"],
-                "val_error5": curves[-1]["val_error5"],
-                "best_error": min(epoch["val_error"] for epoch in curves),
-                "best_error5": min(epoch["val_error5"] for epoch in curves),
-                "train_error": curves[-1]["train_error"],
-            }
-        )
-    return rows
-
-
-def settings_of(bench: Bench) -> Record:
-    """What all entries of a bench share."""
-    return {
-        "recipes": f"{bench.family}-*",
-        "data": bench.data or "photo-patches (18 classes, 1800 validation images)",
-        "seeds": bench.seeds,
-        "epochs": bench.epochs,
-    }
-
-
-def comparison_records(questions: Mapping[str, Sequence[Comparison]]) -> list[Record]:
-    """One record a comparison, with its question."""
-    return [
-        {**c.record(), "method": c.run.split(",")[0], "question": question}
-        for question, found in questions.items()
-        for c in found
-    ]
-
-
-def _measured(values: Sequence[float]) -> Record:
-    return {
-        "measured": fmean(values),
-        "spread": stdev(values) if len(values) > 1 else None,
-        "seeds": len(values),
-    }
-
-
-def side_by_side(table: Table, here: Mapping[tuple[str, str], Sequence[float]]) -> list[Record]:
-    """Printed cells, then what was measured, by name of row and column."""
-    printed: list[Record] = [
-        {
-            "row": AVERAGE if row.method == "gap" else row.name,
-            "group": row.group,
-            "column": column,
-            "printed": cell.text,
-            "published": cell.value,
-        }
-        for row in table.rows
-        for column, cell in zip(table.columns, row.cells, strict=True)
-    ]
-    measured: list[Record] = [
-        {"row": row, "column": column, **_measured(values)}
-        for (row, column), values in here.items()
-        if values
-    ]
-    return printed + measured
-
 
 # --------------------------------------------------------------------------------------------------
 # Tables 2 and 3: every method, standalone and hybrid
@@ -157,7 +90,6 @@ def _against(run: str, others: Iterable[str], ending: str = "") -> list[tuple[st
     return [(run + ending, other + ending) for other in others if other != run]
 
 
-HYBRID = ", hybrid"
 ERROR_TABLES = {
     "alexnet": ErrorTable(
         {

@@ -10,8 +10,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import rootpool
-from rootpool.analysis.comparisons import comparison_table
 from rootpool.analysis.page import (
+    Cell,
     Code,
     Facts,
     Heading,
@@ -22,10 +22,10 @@ from rootpool.analysis.page import (
     Paragraph,
     Picture,
     Table,
+    comparison_table,
 )
 from rootpool.analysis.plots import confusion_pairs, dots_with_spread, paired_differences
 from rootpool.analysis.statistics import Comparison, compare, describe
-from rootpool.analysis.table import Cell
 from rootpool.analysis.timing import machine
 
 from .birds import IMAGE_SIZE, BirdStudy, run

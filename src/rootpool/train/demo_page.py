@@ -7,7 +7,6 @@ from statistics import fmean, stdev
 from typing import Any
 
 import rootpool
-from rootpool.analysis.comparisons import comparison_table
 from rootpool.analysis.page import (
     Code,
     Facts,
@@ -19,6 +18,7 @@ from rootpool.analysis.page import (
     Paragraph,
     Picture,
     Table,
+    comparison_table,
 )
 from rootpool.analysis.plots import (
     dots_with_spread,

@@ -21,9 +21,8 @@ def test_every_statement_has_a_picture(entry, tmp_path):
         assert all(axis.lines for axis in figure.axes)
         assert figure.axes[0].get_ylabel() or figure.axes[0].get_yticklabels()
         assert figure.legends
-        figure.savefig(
-            tmp_path / "picture.png", dpi=50
-        )  # no glyph is missing: a warning is an error
+        # No glyph is missing: a warning is an error.
+        figure.savefig(tmp_path / "picture.png", dpi=50)
     assert set(PLOTS) == set(THEORY) == set(EXPLAINED)
 
 

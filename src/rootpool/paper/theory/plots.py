@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from rootpool.analysis.drawing import WIDE, below, fit, legend, logarithmic, styled
-from rootpool.analysis.palette import INK, MUTED, STYLES
+from rootpool.analysis.plots.drawing import WIDE, below, fit, legend, logarithmic, styled
+from rootpool.analysis.plots.palette import INK, MUTED, STYLES
 
 from ..result import Result
 from .common import numbers

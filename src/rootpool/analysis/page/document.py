@@ -8,46 +8,13 @@ from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 
+from rootpool.analysis.plots.palette import css_colours
 from rootpool.files import write_atomically
 
-from .blocks import (
-    Block,
-    Code,
-    Details,
-    Facts,
-    Heading,
-    List,
-    Note,
-    Paragraph,
-    Picture,
-    Rendering,
-)
-from .gallery import Gallery, Photo
-from .palette import css_colours
-from .table import Table
-from .text import Link, Method, Mono, Number, Strong, Text, to_html, to_markdown
+from .blocks import Block, Rendering
+from .text import Text, to_html, to_markdown
 
-__all__ = [
-    "Block",
-    "Code",
-    "Details",
-    "Facts",
-    "Gallery",
-    "Heading",
-    "Link",
-    "List",
-    "Method",
-    "Mono",
-    "Note",
-    "Number",
-    "Page",
-    "Paragraph",
-    "Photo",
-    "Picture",
-    "Strong",
-    "Table",
-    "Text",
-]
+__all__ = ["Page"]
 
 # Nothing is loaded and nothing runs, whatever slips into the page.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
@@ -57,6 +24,7 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 class Page:
     """A title, a lead, and blocks one after the other.
 
+    >>> from rootpool.analysis.page import Heading, Mono, Paragraph
     >>> page = Page("Demo", lead="Nine methods on small images.")
     >>> page.add(Heading("Result"), Paragraph(("See ", Mono("a < b"))))
     >>> print(page.markdown())

@@ -29,7 +29,8 @@ __all__ = [
     "styled",
 ]
 
-WIDE, NARROW = 7.5, 3.5  # inches: 720 and 336 pixels of a page
+WIDE = 7.5  # inches, 720 pixels of a page
+NARROW = 3.5  # 336 pixels
 
 Record = Mapping[str, Any]
 P = ParamSpec("P")

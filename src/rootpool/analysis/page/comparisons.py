@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .statistics import Better, Comparison, show_p, verdict
+from rootpool.analysis.statistics import Better, Comparison, show_p, verdict
+
 from .table import Cell, Table
 from .text import Number, Text
 
