@@ -14,9 +14,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from rootpool.analysis.blocks import Facts, Rendering
-from rootpool.analysis.page import Mono
-from rootpool.analysis.table import Table
+from rootpool.analysis.page import Facts, Mono, Rendering, Table
 
 
 def marked(name: str) -> re.Pattern[str]:
@@ -39,11 +37,17 @@ def facts(record: dict[str, Any]) -> Facts:
 
 def worst_by_check(record: dict[str, Any]) -> Table:
     rows = [
-        [Mono(row["check"]), Mono(row["measure"]), f"{row['figure']:.2g}", Mono(row["case"])]
+        [
+            Mono(row["check"]),
+            Mono(row["measure"]),
+            f"{row['measured']:,} of {row['tried']:,}",
+            f"{row['figure']:.2g}",
+            Mono(row["case"]),
+        ]
         for row in sorted(record["worst"], key=lambda row: (row["family"], row["check"]))
         if row["figure"] > 0
     ]
-    return Table(["function", "residual", "worst", "case"], rows)
+    return Table(["function", "residual", "measured", "worst", "case"], rows)
 
 
 def worst_by_kind(record: dict[str, Any]) -> Table:

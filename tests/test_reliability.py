@@ -18,7 +18,7 @@ RECORD = {
     "seconds": 120.0,
     "machine": {"cores": 2},
     "failures": [],
-    "worst": [{"family": "matrix", **FINDING, "figure": 2.5}],
+    "worst": [{"family": "matrix", **FINDING, "figure": 2.5, "tried": 9, "measured": 7}],
     "kinds": [{"family": "matrix", "kind": "Hilbert", "cases": 9, **FINDING, "figure": 2.5}],
 }
 
@@ -33,7 +33,7 @@ def test_record_goes_between_its_marks(tmp_path):
     assert text.endswith("<!-- torture: end -->\nbelow\n")
     assert "old" not in text
     assert "12,345" in text
-    assert "2.5" in text
+    assert "| 7 of 9 | 2.5 |" in text
     page.write_text("no marks")
     with pytest.raises(SystemExit, match="has no '<!-- torture: begin -->'"):
         SCRIPT["main"](str(record), str(page))

@@ -14,6 +14,7 @@ import os
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
@@ -25,7 +26,7 @@ from rich.table import Table
 
 from rootpool.analysis.timing import machine
 
-from .checks import THRESHOLD
+from .checks import THRESHOLD, UNMEASURED
 from .corpus import GROUP, Group, groups, parse_case
 from .oracle import examine, oracle_findings
 from .runner import Finding, run_group
@@ -54,6 +55,8 @@ def summarise(rounds: int, workers: int) -> dict[str, object]:
     start = time.perf_counter()
     cases = calls = errors = 0
     worst: dict[tuple[str, str, str], Finding] = {}
+    tried: Counter[tuple[str, str, str]] = Counter()
+    measured: Counter[tuple[str, str, str]] = Counter()
     kinds: dict[tuple[str, str], dict[str, object]] = {}
     failures = []
     for group, findings in all_findings(rounds, workers):
@@ -67,6 +70,8 @@ def summarise(rounds: int, workers: int) -> dict[str, object]:
                 failures.append(finding)
                 console.print("FAILED", asdict(finding), markup=False)
             key = (group.family, finding.check, finding.measure)
+            tried[key] += 1
+            measured[key] += finding.figure != UNMEASURED
             if key not in worst or finding.figure > worst[key].figure:
                 worst[key] = finding
             if finding.figure > row["figure"]:
@@ -79,17 +84,23 @@ def summarise(rounds: int, workers: int) -> dict[str, object]:
         "threshold": THRESHOLD,
         "seconds": time.perf_counter() - start,
         "machine": dict(machine()),
-        "worst": [{"family": key[0], **asdict(finding)} for key, finding in worst.items()],
+        "worst": [
+            {"family": key[0], "tried": tried[key], "measured": measured[key], **asdict(finding)}
+            for key, finding in worst.items()
+        ],
         "kinds": [{"family": key[0], "kind": key[1], **row} for key, row in kinds.items()],
         "failures": [asdict(finding) for finding in failures],
     }
 
 
 def show(record: dict) -> None:
-    table = Table("check", "measure", "worst", "case", title="worst figures, in units of rounding")
+    columns = ("check", "measure", "measured", "worst", "case")
+    table = Table(*columns, title="worst figures, in units of rounding")
     for row in record["worst"]:
         if row["figure"] > 0:
-            table.add_row(row["check"], row["measure"], f"{row['figure']:.3g}", row["case"])
+            share = f"{row['measured']} of {row['tried']}"
+            figure = f"{row['figure']:.3g}"
+            table.add_row(row["check"], row["measure"], share, figure, row["case"])
     console.print(table)
     console.print(
         f"{record['cases']} cases, {record['calls']} calls forward and backward, "

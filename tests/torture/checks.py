@@ -16,9 +16,14 @@ import torch
 from torch import Tensor
 
 THRESHOLD = 30.0
+# The figure of an item that a measure says nothing about: its unit is no longer small, or the item is at
+# a cut where both answers are right. Such items count as tried, not as measured.
+UNMEASURED = -1.0
+BLUNT = 1e-3  # a relative unit above which a residual would pass whatever the result
 MUST, MAY, ERROR = 0, 1, 2  # must work; may work or raise an error; must raise an error
 
 B = TypeVar("B", bound="Batch")
+Figures = dict[str, Tensor]  # a figure an item, by what was measured
 
 
 def size(x: Tensor) -> Tensor:
@@ -33,6 +38,11 @@ def ratio(residual: Tensor, unit: Tensor) -> Tensor:
     """``|residual| / unit``; 0 where there is no residual, whatever the unit."""
     r = size(residual)
     return torch.where(r == 0, 0, r / unit)
+
+
+def where(fine: Tensor, figures: Figures) -> Figures:
+    """The figures of the items that are fine, ``(b,)``; the others are not measured."""
+    return {name: torch.where(fine, figure, UNMEASURED) for name, figure in figures.items()}
 
 
 @dataclass(frozen=True)
@@ -79,7 +89,6 @@ def limit(largest_exponent: Tensor, batch: Batch, margin: int = 8) -> Tensor:
     return status
 
 
-Figures = dict[str, Tensor]  # a figure an item, by what was measured
 Outputs = tuple[Tensor, ...]
 Upstream = Sequence[Tensor]
 

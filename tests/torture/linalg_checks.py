@@ -26,7 +26,21 @@ from rootpool.linalg import (
     triangle_weights,
 )
 
-from .checks import ERROR, MAY, MUST, Batch, Check, Figures, Outputs, Upstream, limit, ratio, size
+from .checks import (
+    BLUNT,
+    ERROR,
+    MAY,
+    MUST,
+    Batch,
+    Check,
+    Figures,
+    Outputs,
+    Upstream,
+    limit,
+    ratio,
+    size,
+    where,
+)
 from .corpus import Group, times_power_of_two
 
 
@@ -198,7 +212,8 @@ def sqrt_gradient(batch: MatrixBatch, outputs: Outputs, upstream: Upstream, Y: T
 
 def inv_sqrt_value(batch: MatrixBatch, outputs: Outputs) -> Figures:
     Z, eye = back(batch, outputs[0], -0.5), torch.eye(batch.n, dtype=torch.float64)
-    return {"|ZAZ - I|": ratio(Z @ batch.R @ Z - eye, unit(batch, batch.condition))}
+    scale = unit(batch, batch.condition)
+    return where(scale < BLUNT, {"|ZAZ - I|": ratio(Z @ batch.R @ Z - eye, scale)})
 
 
 def inv_sqrt_gradient(
@@ -332,9 +347,8 @@ def schulz_gradient(
         T = 1.5 * torch.eye(batch.n, dtype=torch.float64) - 0.5 * Z @ X
         X, Z = X @ T, T @ Z
     (expected,) = torch.autograd.grad(X * trace.sqrt(), R, upstream[0].double())
-    zero = (
-        (batch.R == 0).flatten(1).all(1)
-    )  # a scale of its own: the root of a zero matrix is linear
+    # A scale of its own: the root of a zero matrix is linear.
+    zero = (batch.R == 0).flatten(1).all(1)
     got = torch.where(zero[:, None, None], Y.double(), back(batch, Y, -0.5))
     growth = 1.5 ** (2 * iterations)
     return {

@@ -13,7 +13,21 @@ from matrices import symmetric
 from rootpool.linalg import from_triangle, svd, triangle_weights
 from rootpool.nn import BASELINES, METHODS, Length, MatrixLog, SVDTopN, Whitening, covariance_pool
 
-from .checks import ERROR, MAY, MUST, Batch, Check, Figures, Outputs, Upstream, limit, ratio, size
+from .checks import (
+    BLUNT,
+    ERROR,
+    MAY,
+    MUST,
+    Batch,
+    Check,
+    Figures,
+    Outputs,
+    Upstream,
+    limit,
+    ratio,
+    size,
+    where,
+)
 from .corpus import Group, times_power_of_two
 from .linalg_checks import newton_schulz_of
 
@@ -199,7 +213,8 @@ def exact_gradient(
         "|g (I - VV')|": ratio(g - g @ V @ V.mT, scale),
         "|g 1|": ratio(g.sum(-1, keepdim=True), scale),
     }
-    return {name: torch.where(doubtful, 0, figure) for name, figure in figures.items()}
+    blunt = n * eps * condition.square() * cast(batch, compute) > BLUNT
+    return where(~doubtful & ~blunt, figures)
 
 
 def schulz_gradient(
@@ -230,7 +245,7 @@ def schulz_gradient(
         rough |= ((small > batch.eps**2) & (small < 100 * level)).any(1)
     scale = 1.5**iterations * unit(batch, compute, size(expected) + size(upstream[0]), degree=0)
     scale = scale * cast(batch, compute)
-    return {"|g - g by torch|": torch.where(rough, 0, ratio(g - expected, scale))}
+    return where(~rough, {"|g - g by torch|": ratio(g - expected, scale)})
 
 
 # --------------------------------------------------------------------------------------------------
@@ -273,8 +288,7 @@ def in_range(compute: torch.dtype, batch: FeatureBatch) -> Tensor:
 
 def where_in_range(measure: object, compute: torch.dtype) -> object:
     def measured(batch: FeatureBatch, *rest: object) -> Figures:
-        fine = in_range(compute, batch)
-        return {k: torch.where(fine, v, 0) for k, v in measure(compute, batch, *rest).items()}
+        return where(in_range(compute, batch), measure(compute, batch, *rest))
 
     return measured
 
