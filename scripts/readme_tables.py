@@ -20,26 +20,28 @@ BIRDS = ROOT / "docs" / "birds.md"
 PAPER = ROOT / "docs" / "paper.md"
 
 
-def first_line(documented: type) -> str:
-    """The first line of a docstring, with its mathematics as plain text."""
-    line = (inspect.getdoc(documented) or "").split("\n\n")[0]
-    return re.sub(r":math:`([^`]*)`", r"`\1`", " ".join(line.split())).replace("``", "`")
+def text(documented: type) -> str:
+    """A docstring with one line a paragraph, and its mathematics and code as Markdown has them."""
+    paragraphs = (inspect.getdoc(documented) or "").split("\n\n")
+    plain = "\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+    return re.sub(r":math:`([^`]*)`", r"`\1`", plain).replace("``", "`")
 
 
 def rules() -> str:
     """One row a rule: its name, its value with the defaults, and what it does at ties."""
     lines = ["| `rule=` | the same as | at a tie `lam_i == lam_j`, i > j |", "|---|---|---|"]
     for name, rule in RULES.items():
-        (ties,) = re.findall(r"Ties: ([^.,]*)", " ".join((inspect.getdoc(rule) or "").split()))
-        lines.append(f"| `{name}` | `{rule()!r}` | {ties.replace('``', '`')} |")
+        (ties,) = re.findall(r"Ties: ([^.,]*)", text(rule))
+        lines.append(f"| `{name}` | `{rule()!r}` | {ties} |")
     return "\n".join(lines) + "\n"
 
 
 def methods() -> str:
-    """One row a method of pooling."""
-    lines = ["| `method=` | the same as | |", "|---|---|---|"]
+    """One row a method of pooling: its name, its value with the defaults, what it is, and when."""
+    lines = ["| `method=` | the same as | what it is | take it |", "|---|---|---|---|"]
     for name, method in (METHODS | BASELINES).items():
-        lines.append(f"| `{name}` | `{method()!r}` | {first_line(method)} |")
+        (when,) = re.findall(r"Take it: (.*?)\.$", text(method), re.MULTILINE)
+        lines.append(f"| `{name}` | `{method()!r}` | {text(method).splitlines()[0]} | {when} |")
     return "\n".join(lines) + "\n"
 
 

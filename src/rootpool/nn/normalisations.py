@@ -24,7 +24,10 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ISqrtCov(Method):
-    """Newton-Schulz forward and backward (Li et al. 2018): matrix products only."""
+    """Newton-Schulz forward and backward (Li et al. 2018): matrix products only.
+
+    Take it: to export a network, for the first stage of the hybrid protocol, or to compare with it.
+    """
 
     iterations: int = 5
 
@@ -37,7 +40,10 @@ class ISqrtCov(Method):
 
 @dataclass(frozen=True)
 class PlainCovariance(Method):
-    """No normalisation."""
+    """No normalisation.
+
+    Take it: to see what the root is worth.
+    """
 
     def __call__(self, P: Tensor) -> Tensor:
         return P
@@ -45,7 +51,10 @@ class PlainCovariance(Method):
 
 @dataclass(frozen=True)
 class MatrixLog(Method):
-    """Matrix logarithm of ``P + ridge * I`` (DeepO2P, Ionescu et al. 2015)."""
+    """Matrix logarithm of ``P + ridge * I`` (DeepO2P, Ionescu et al. 2015).
+
+    Take it: to compare with DeepO2P.
+    """
 
     ridge: float = 1e-3
 
@@ -59,7 +68,10 @@ class MatrixLog(Method):
 
 @dataclass(frozen=True)
 class MatrixPower(Method):
-    """Matrix power with its exact gradient (MPN-COV with a general power, Li et al. 2017)."""
+    """Matrix power with its exact gradient (MPN-COV with a general power, Li et al. 2017).
+
+    Take it: to try another exponent than one half.
+    """
 
     exponent: float = 0.5
 
@@ -81,6 +93,8 @@ class SignedSqrt(Method):
     .. math:: Q_{ij} = \mathrm{sign}(P_{ij}) \sqrt{|P_{ij}|}
 
     Its derivative is infinite at zero entries (dead channels); there it is 0.
+
+    Take it: to compare with B-CNN.
     """
 
     def __call__(self, P: Tensor) -> Tensor:
@@ -91,7 +105,10 @@ class SignedSqrt(Method):
 
 @dataclass(frozen=True)
 class GlobalAverage(Method):
-    """Global average pooling, the first-order baseline: a function of features, ``(B, C)``."""
+    """Global average pooling, the first-order baseline: a function of features, ``(B, C)``.
+
+    Take it: to see what second-order statistics are worth.
+    """
 
     def __call__(self, P: Tensor) -> Tensor:
         raise TypeError("gap pools features and has no covariance; use CovariancePool(..., 'gap')")
