@@ -148,14 +148,15 @@ def evaluate(checkpoint: str, data: str | None) -> int:
 
 def predict(checkpoint: str, images: Sequence[str]) -> int:
     """Print the most probable classes of images."""
-    run = load_run(checkpoint)
+    run, console = load_run(checkpoint), Console()
     for image, classes in zip(images, predict_images(run, images), strict=True):
-        table = Table(title=Text(image), show_header=False)
+        console.print(Text(image), soft_wrap=True)  # above, since a title is wrapped to its table
+        table = Table(show_header=False)
         for name, probability in classes:
             # The name is from the file; a terminal would obey its control characters.
             shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in name)
             table.add_row(Text(shown), f"{100 * probability:.1f} %")
-        Console().print(table)
+        console.print(table)
     return 0
 
 
