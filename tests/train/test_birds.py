@@ -102,9 +102,8 @@ def test_tables_of_heads():
 def test_views_are_two_and_say_what_they_are():
     views = birds.views()
     image = Image.new("RGB", (300, 200))
-    image.paste(
-        (255, 255, 255), (0, 0, 60, 200)
-    )  # on the left of the square, and gone in its middle
+    # On the left of the square, and gone in its middle.
+    image.paste((255, 255, 255), (0, 0, 60, 200))
     whole, middle = views(image)
     assert whole.shape == middle.shape == (3, 224, 224)
     assert whole[:, :, :8].mean() > 0.9

@@ -124,9 +124,8 @@ class Whitening(nn.Module):
             # Round-off, that of the running statistics too, may take eigenvalues below the ridge.
             root = inv_sqrtm(covariance + ridge, eigenvalue_floor=self.eps / 2)
             Y = root @ (X - mean)
-            if (
-                self.training
-            ):  # after the root: a broken batch does not spoil the running statistics
+            # After the root: a broken batch does not spoil the running statistics.
+            if self.training:
                 self._track(mean, covariance, count)
         samples_first = Y.reshape(features.transpose(0, 1).shape).transpose(0, 1)
         return samples_first.to(features.dtype)

@@ -161,9 +161,8 @@ def _callbacks(settings: Namespace, output: Path, progress: bool) -> list[Callba
 
 
 def _check_output(output: Path, resume: bool) -> None:
-    if getattr(
-        rank_zero_only, "rank", 0
-    ):  # what rank zero has written a moment ago is no other run
+    # What rank zero has written a moment ago is no other run.
+    if getattr(rank_zero_only, "rank", 0):
         return
     if (output / "config.yaml").exists() and not resume:
         raise SettingsError(

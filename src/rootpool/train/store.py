@@ -151,9 +151,8 @@ def _reopen(directory: Path, name: str, shape: Sequence[int]) -> np.memmap[Any, 
     path = directory / f"{name}.npy"
     if path.parent != directory or path.is_symlink():
         raise ValueError(f"{name!r} leads out of it")
-    _open(
-        directory, name, shape, "r"
-    )  # with "r+", numpy lengthens a file to what its header claims
+    # With "r+", numpy lengthens a file to what its header claims.
+    _open(directory, name, shape, "r")
     return _open(directory, name, shape)
 
 

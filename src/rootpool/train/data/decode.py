@@ -34,9 +34,8 @@ def decode_image(path: str | os.PathLike[str]) -> Image.Image:
     """
     path = Path(path)
     mode = path.stat().st_mode
-    if not (
-        stat.S_ISREG(mode) or stat.S_ISDIR(mode)
-    ):  # to open a pipe is to wait for its other end
+    # To open a pipe is to wait for its other end.
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         raise BadImageError(f"{path} is no regular file; remove it")
     try:
         with Image.open(path) as image:
