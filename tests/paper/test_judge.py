@@ -40,6 +40,8 @@ def test_level_is_within_the_margin_not_merely_insignificant():
     assert is_level(pairs("a", "b", a=12, b=10)) is False
     assert is_level(pairs("a", "b", a=10, b=12)) is True  # better is good enough
     assert is_level(pairs("a", "b", a=10, b=12), side="either") is False
+    assert is_level(pairs("a", "b", a=10, b=12), side="better") is False
+    assert is_level(pairs("a", "b", a=12, b=10), side="better") is True
     same = compare(rows(a=10) + [{**r, "run": "b"} for r in rows(a=10)], [("a", "b")])
     assert is_level(same) is True
     assert is_better(same) is None
