@@ -55,6 +55,13 @@ def test_what_has_a_result_is_not_run_again(study):
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
 
 
+def test_a_result_has_the_name_of_the_trial_that_asks_for_it(study):
+    folder, trials, _, results = study
+    asked = Trial("another name", trials[0].config, {**trials[0].tags, "warmup": 1})
+    (found,) = run_trials([asked], folder)
+    assert found == {**results[0], "label": "another name", "warmup": 1}
+
+
 def test_other_settings_have_other_keys(study):
     _, trials, _, _ = study
     changed = Trial("changed", merge(trials[0].config, {"model": {"lr": 0.07}}), trials[0].tags)

@@ -153,7 +153,10 @@ def run_trials(
         stack.enter_context(explained_deaths())
         _schedule(waiting, folder, events, pool)
     keys = ("label", "seconds", "curves", "spectrum")
-    return [read_json(folder / trial.key / "result.json", *keys) for trial in trials]
+    results = (read_json(folder / trial.key / "result.json", *keys) for trial in trials)
+    # Another trial of the same settings may have made it, under another name.
+    named = ({"label": trial.label, **trial.tags} for trial in trials)
+    return [result | name for result, name in zip(results, named, strict=True)]
 
 
 def _schedule(
