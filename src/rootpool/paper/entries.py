@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rootpool.analysis import Record, machine
-from rootpool.analysis.page import Picture
+from rootpool.analysis.page import Mono, Picture, Text
 from rootpool.train.study import Trial
 from rootpool.unknown import unknown_name
 
@@ -72,7 +72,7 @@ class Entry:
     full: Sequence[str] = ()
     depends: Callable[[], Record] = dict
     form: str = ".3g"
-    remark: str = ""
+    remark: Text = ""
 
 
 def source(name: str) -> Table | Figure | None:
@@ -187,7 +187,8 @@ FINE_TUNED = Elsewhere(
 
 FROZEN = (
     "Without a GPU, all methods can be compared on the birds behind a frozen network, with a report of its "
-    "own: rootpool train --recipe birds-cpu --data CUB_200_2011 methods=true."
+    "own: ",
+    Mono("rootpool train --recipe birds-cpu --data CUB_200_2011 methods=true"),
 )
 FUSED = (
     "The MPN-COV measured here is not quite that of the paper. It has the same kernel, but put "
