@@ -45,6 +45,15 @@ def test_a_loading_process_that_dies(tmp_path):
     assert_same_state(final(tmp_path / "killed"), final(tmp_path / "whole"))
 
 
+def test_a_death_that_others_made_their_own_error_of():
+    """The signal of a dead process strikes anywhere, in Lightning's calls of inspect for one."""
+    death = RuntimeError("DataLoader worker (pid 3) is killed by signal: Killed.")
+    with pytest.raises(ChildProcessError, match="loads images has died"), explained_deaths():
+        raise TypeError("unsupported callable") from death
+    with pytest.raises(TypeError, match="of its own"), explained_deaths():
+        raise TypeError("of its own")
+
+
 def wait_until(condition) -> None:
     deadline = time.monotonic() + 5 * SECONDS
     while not condition():

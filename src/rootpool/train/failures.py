@@ -34,9 +34,17 @@ def explained_deaths() -> Iterator[None]:
     """Turn what torch raises when another process dies into an error that says what to do."""
     try:
         yield
-    except RuntimeError as error:
-        first_line = (str(error).splitlines() or [""])[0]
-        for pattern, kind, text in _DEATHS:
-            if re.search(pattern, str(error)):
-                raise kind(text.format(first_line)) from error
+    except Exception as error:
+        for reason in _reasons(error):
+            first_line = (str(reason).splitlines() or [""])[0]
+            for pattern, kind, text in _DEATHS:
+                if isinstance(reason, RuntimeError) and re.search(pattern, str(reason)):
+                    raise kind(text.format(first_line)) from error
         raise
+
+
+def _reasons(error: BaseException | None) -> Iterator[BaseException]:
+    """An error and what it came from: torch's can strike anywhere, where others make theirs of it."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
