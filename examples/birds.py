@@ -3,7 +3,7 @@
     python examples/birds.py CUB_200_2011 [epochs]
 
 The data are CUB-200-2011 as its authors lay it out, or any folder with train/ and test/. Needs
-pip install 'rootpool[birds]'. ``rootpool.train.birds`` is the same with seeds, tables and tuning.
+pip install 'rootpool[birds]'. ``rootpool.heads.birds`` is the same with seeds, tables and tuning.
 """
 
 import sys
@@ -11,10 +11,10 @@ import sys
 import torch
 from torch import nn
 
+from rootpool.heads.cache import cache_features
 from rootpool.models import Frozen, PooledClassifier, Stages
 from rootpool.models.efficientnet_lite import efficientnet_lite0, efficientnet_lite0_transform
 from rootpool.nn import BranchPool, CovariancePool, Length
-from rootpool.train.cache import cache_features
 from rootpool.train.data import decode_image, open_splits
 
 LATE, LAST = STAGES = [

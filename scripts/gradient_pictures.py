@@ -14,10 +14,10 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from rootpool.analysis.page.svg import standalone_svg
-from rootpool.analysis.plots.drawing import WIDE, below, legend, logarithmic, styled
-from rootpool.analysis.plots.palette import MUTED, STYLES
 from rootpool.linalg import FUNCTIONS, Pade, Power, Taylor, Truncated
+from rootpool.report.plots.drawing import WIDE, below, legend, logarithmic, styled
+from rootpool.report.plots.palette import MUTED, STYLES
+from rootpool.report.svg import standalone_svg
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 OURS = STYLES["exact"].colour

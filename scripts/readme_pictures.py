@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from pathlib import Path
 
-from rootpool.analysis.plots import speed_bars
+from rootpool.report.plots import speed_bars
 
 ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "benchmarks" / "results" / "pooling.md"

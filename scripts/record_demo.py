@@ -9,7 +9,7 @@ import json
 import sys
 from pathlib import Path
 
-from rootpool.train.demo_page import demo_page
+from rootpool.paper.demo_page import demo_page
 
 
 def main(results: str, target: str) -> None:

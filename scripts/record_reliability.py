@@ -14,7 +14,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from rootpool.analysis.page import Facts, Mono, Rendering, Table
+from rootpool.report import Facts, Mono, Rendering, Table
 
 
 def marked(name: str) -> re.Pattern[str]:

@@ -30,11 +30,11 @@ from torchvision.transforms import v2
 from images import make_image_tree
 from rootpool.analysis.timing import machine
 from rootpool.files import write_atomically
-from rootpool.train.cache import _Extraction, cache_features
+from rootpool.heads.cache import _Extraction, cache_features
+from rootpool.heads.head import Branch, Head, Schedule, train_head
+from rootpool.heads.store import BlockStore
 from rootpool.train.checkpoints import AtomicCheckpointIO
-from rootpool.train.heads import Branch, Head, Schedule, train_head
 from rootpool.train.module import PooledTraining
-from rootpool.train.store import BlockStore
 from small_runs import assert_same_state, final, run
 
 # What can be aimed at, and the function that does it.

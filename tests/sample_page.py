@@ -3,7 +3,8 @@
 from matplotlib.figure import Figure
 from PIL import Image
 
-from rootpool.analysis.page import (
+from rootpool.nn import METHODS
+from rootpool.report import (
     Code,
     Details,
     Facts,
@@ -22,7 +23,7 @@ from rootpool.analysis.page import (
     Strong,
     Table,
 )
-from rootpool.analysis.plots import (
+from rootpool.report.plots import (
     confusion_pairs,
     dots_with_spread,
     learning_curve_panels,
@@ -30,7 +31,6 @@ from rootpool.analysis.plots import (
     paired_differences,
     speed_bars,
 )
-from rootpool.nn import METHODS
 
 HOSTILE = (
     "<script>window.hacked = 1</script>",

@@ -20,7 +20,7 @@ REFERENCE = {
     "nn": ["nn"],
     "models": ["models"],
     "analysis": ["analysis", "analysis.callbacks", "analysis.statistics"],
-    "reports": ["analysis.plots", "analysis.page"],
+    "reports": ["report.plots", "report"],
     "train": ["train"],
 }
 

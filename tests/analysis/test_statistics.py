@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rootpool.analysis.page import comparison_table
 from rootpool.analysis.statistics import (
     PairedDifference,
     compare,
@@ -16,6 +15,7 @@ from rootpool.analysis.statistics import (
     holm,
     paired_difference,
 )
+from rootpool.report import comparison_table
 
 A = [12.4, 11.9, 13.1, 12.2, 12.8]
 B = [13.0, 13.1, 13.2, 12.9, 14.1]

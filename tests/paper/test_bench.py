@@ -4,7 +4,7 @@ import pytest
 
 from rootpool.nn import METHODS
 from rootpool.paper.bench import Bench, families
-from rootpool.train.demo import demo_trials
+from rootpool.paper.demo import demo_trials
 from rootpool.train.settings import SettingsError, hybrid_schedule, resolve
 
 

@@ -7,11 +7,10 @@ import yaml
 
 from images import make_image_tree
 from rootpool.cli import main
-from rootpool.paper import bench, command
+from rootpool.paper import bench, command, demo
 from rootpool.paper.command import paper
 from rootpool.paper.entries import ENTRIES
 from rootpool.paper.result import Result
-from rootpool.train import demo
 from rootpool.train.recipes import load_recipe
 from rootpool.train.settings import merge
 

@@ -8,7 +8,7 @@ import lightning.pytorch as pl
 import pytest
 
 from rootpool.files import write_atomically
-from rootpool.train.store import BlockStore
+from rootpool.heads.store import BlockStore
 from small_runs import assert_same_state, final, run
 
 

@@ -4,7 +4,7 @@ import json
 import pytest
 from rich.console import Console
 
-from rootpool.train.demo import LiveTable, demo_trials
+from rootpool.paper.demo import LiveTable, demo_trials
 from rootpool.train.settings import merge
 from rootpool.train.study import Event, Trial, run_trials
 

@@ -120,7 +120,7 @@ def _demo_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _demo(arguments: Arguments) -> int:
-    from rootpool.train.demo import demo
+    from rootpool.paper.demo import demo
 
     return demo(arguments.output, arguments.seeds, arguments.methods, arguments.workers)
 

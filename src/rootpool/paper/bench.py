@@ -11,10 +11,11 @@ from typing import Any
 
 from rootpool.nn import METHODS
 from rootpool.train.data.layouts import LAYOUTS
-from rootpool.train.demo import demo_trials
 from rootpool.train.recipes import Recipe, load_recipe, recipe_names
 from rootpool.train.settings import SettingsError, merge
 from rootpool.train.study import Trial
+
+from .demo import demo_trials
 
 __all__ = ["FAMILIES", "WARM_UPS", "Bench", "Study"]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rootpool.analysis import Record, machine
-from rootpool.analysis.page import Mono, Picture, Text
+from rootpool.report import Mono, Picture, Text
 from rootpool.train.study import Trial
 from rootpool.unknown import unknown_name
 

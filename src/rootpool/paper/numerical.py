@@ -7,16 +7,12 @@ from collections.abc import Callable
 
 import torch
 
-from rootpool.analysis import (
-    Record,
-    approximation_errors,
-    bound_by_formula,
-    pade_coefficients,
-    time_methods,
-    upper_bounds,
-)
+from rootpool.analysis import Record, time_methods
 from rootpool.nn import METHODS
 
+from .approximants import pade_coefficients
+from .approximation import approximation_errors
+from .bounds import bound_by_formula, upper_bounds
 from .published import Cell, Table, load_published
 from .result import Result
 

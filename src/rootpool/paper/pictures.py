@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from rootpool.analysis import Record
-from rootpool.analysis.page import Picture
-from rootpool.analysis.plots import (
+from rootpool.report import Picture
+from rootpool.report.plots import (
     dots_with_spread,
     learning_curve_panels,
     learning_curves,
@@ -18,8 +18,8 @@ from rootpool.analysis.plots import (
     spectrum_over_training,
     speed_bars,
 )
-from rootpool.analysis.plots.drawing import WIDE, below, fit, legend, logarithmic, styled
-from rootpool.analysis.plots.palette import BAR, GRID, MUTED, PAPER
+from rootpool.report.plots.drawing import WIDE, below, fit, legend, logarithmic, styled
+from rootpool.report.plots.palette import BAR, GRID, MUTED, PAPER
 
 from .bench import Bench
 from .result import Result

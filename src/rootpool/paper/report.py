@@ -8,7 +8,7 @@ from typing import Literal
 
 import rootpool
 from rootpool.analysis import Record, machine
-from rootpool.analysis.page import (
+from rootpool.report import (
     Block,
     Code,
     Details,

@@ -12,7 +12,8 @@ from typing import Any
 
 from jsonargparse import ArgumentError, ArgumentParser
 
-from .birds_page import experiment as birds
+from rootpool.heads.birds_page import experiment as birds
+
 from .settings import SettingsError, apply_overrides
 
 __all__ = ["STUDIES", "Study"]

@@ -6,10 +6,10 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
-from rootpool.analysis.plots import NARROW, WIDE
 from rootpool.paper.theory import THEORY
 from rootpool.paper.theory.explained import EXPLAINED
 from rootpool.paper.theory.plots import PLOTS, draw
+from rootpool.report.plots import NARROW, WIDE
 
 
 @pytest.mark.parametrize("entry", THEORY)

@@ -6,8 +6,9 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
-from rootpool.analysis import Record, pade_coefficients
+from rootpool.analysis import Record
 
+from ..approximants import pade_coefficients
 from ..result import Result
 from .common import numbers
 from .reference import pade_in_precision, polynomial

@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from rootpool.analysis.plots.drawing import WIDE, below, fit, legend, logarithmic, styled
-from rootpool.analysis.plots.palette import INK, MUTED, STYLES
+from rootpool.report.plots.drawing import WIDE, below, fit, legend, logarithmic, styled
+from rootpool.report.plots.palette import INK, MUTED, STYLES
 
 from ..result import Result
 from .common import numbers

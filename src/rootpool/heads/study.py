@@ -21,10 +21,10 @@ from torch import Tensor
 
 import rootpool
 from rootpool.files import write_atomically
+from rootpool.train.failures import explained_deaths
 
 from .cache import FeatureCache
-from .failures import explained_deaths
-from .heads import Head, predict, train_head
+from .head import Head, predict, train_head
 
 __all__ = ["Examples", "HeadResult", "hold_out", "run_heads"]
 

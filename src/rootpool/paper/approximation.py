@@ -13,10 +13,10 @@ from fractions import Fraction
 
 import torch
 
+from rootpool.analysis import Record
 from rootpool.linalg import GradientRule, Pade, Taylor
 
-from .pade import pade_coefficients
-from .records import Record
+from .approximants import pade_coefficients
 
 __all__ = ["FAMILIES", "approximation_errors", "kernel_error"]
 

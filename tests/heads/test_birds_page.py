@@ -4,11 +4,11 @@ from markdown_it import MarkdownIt
 from PIL import Image
 
 import browser
+from rootpool.heads import birds_page as module
+from rootpool.heads.birds import TABLES, BirdStudy
+from rootpool.heads.birds_page import birds_page, experiment, write_reports
+from rootpool.heads.study import HeadResult
 from rootpool.nn import METHODS
-from rootpool.train import birds_page as module
-from rootpool.train.birds import TABLES, BirdStudy
-from rootpool.train.birds_page import birds_page, experiment, write_reports
-from rootpool.train.head_study import HeadResult
 
 CLASSES = tuple(f"{k:03d}.Bird_number_{k}" for k in range(6))
 IMAGES = 40

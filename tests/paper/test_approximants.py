@@ -5,8 +5,7 @@ from fractions import Fraction
 
 import pytest
 
-from rootpool.analysis import pade_coefficients
-from rootpool.analysis.pade import toeplitz_system
+from rootpool.paper.approximants import pade_coefficients, toeplitz_system
 
 EXP = [Fraction(1, math.factorial(k)) for k in range(20)]
 LOG = [Fraction(0), *(Fraction((-1) ** (k + 1), k) for k in range(1, 20))]  # log(1 + x)

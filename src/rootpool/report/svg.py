@@ -12,8 +12,8 @@ from typing import Any
 import matplotlib
 from matplotlib.figure import Figure
 
-from rootpool.analysis.plots.drawing import STYLE
-from rootpool.analysis.plots.palette import INK, PAPER, css_colours, tones
+from rootpool.report.plots.drawing import STYLE
+from rootpool.report.plots.palette import INK, PAPER, css_colours, tones
 
 __all__ = ["at_width", "inline_svg", "standalone_svg"]
 

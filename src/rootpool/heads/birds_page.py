@@ -10,7 +10,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import rootpool
-from rootpool.analysis.page import (
+from rootpool.analysis.statistics import Comparison, compare, describe
+from rootpool.analysis.timing import machine
+from rootpool.report import (
     Cell,
     Code,
     Facts,
@@ -24,15 +26,13 @@ from rootpool.analysis.page import (
     Table,
     comparison_table,
 )
-from rootpool.analysis.plots import confusion_pairs, dots_with_spread, paired_differences
-from rootpool.analysis.statistics import Comparison, compare, describe
-from rootpool.analysis.timing import machine
+from rootpool.report.plots import confusion_pairs, dots_with_spread, paired_differences
+from rootpool.train.data import decode_image
 
 from .birds import IMAGE_SIZE, BirdStudy, run
-from .data import decode_image
-from .head_report import confusions, records, summary
-from .head_study import HeadResult
-from .heads import Branch
+from .head import Branch
+from .study import HeadResult
+from .summary import confusions, records, summary
 
 __all__ = ["birds_page", "draw_examples", "experiment", "species", "write_reports"]
 

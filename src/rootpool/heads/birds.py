@@ -23,12 +23,12 @@ from rootpool.files import write_atomically
 from rootpool.models.efficientnet_lite import efficientnet_lite0, efficientnet_lite0_transform
 from rootpool.models.stages import Stages
 from rootpool.nn import METHODS
+from rootpool.train.data import ImageFiles, ImageSplits, LabelledImages, open_splits
 
 from .cache import Views, cache_features
-from .data import ImageFiles, ImageSplits, LabelledImages, open_splits
-from .head_report import records, terminal_table
-from .head_study import Examples, HeadResult, hold_out, run_heads
-from .heads import Branch, Head, Schedule
+from .head import Branch, Head, Schedule
+from .study import Examples, HeadResult, hold_out, run_heads
+from .summary import records, terminal_table
 
 __all__ = ["MEASURE_ON", "TABLES", "BirdStudy", "backbone", "cached_splits", "run", "views"]
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from rootpool.heads.cache import FeatureCache
+from rootpool.heads.head import Branch, Head, Schedule, predict, train_head
 from rootpool.nn import BASELINES, METHODS
-from rootpool.train.cache import FeatureCache
-from rootpool.train.heads import Branch, Head, Schedule, predict, train_head
 
 CLASSES, PER_CLASS = 3, 16
 SCHEDULE = Schedule(epochs=4, batch_size=8)

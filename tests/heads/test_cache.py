@@ -13,7 +13,7 @@ from torch import nn
 from torchvision.transforms import v2
 
 import hostile
-from rootpool.train.cache import Views, cache_features
+from rootpool.heads.cache import Views, cache_features
 from rootpool.train.data import BadImageError
 
 COUNT, BATCH = 70, 2  # blocks of 32 images, and one of 6

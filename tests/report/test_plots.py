@@ -9,8 +9,8 @@ import pytest
 from matplotlib.colors import to_hex, to_rgb
 from skimage.color import deltaE_ciede2000, rgb2lab
 
-from rootpool.analysis.page.svg import inline_svg
-from rootpool.analysis.plots import (
+from rootpool.nn import BASELINES, METHODS
+from rootpool.report.plots import (
     NARROW,
     confusion_pairs,
     dots_with_spread,
@@ -20,8 +20,8 @@ from rootpool.analysis.plots import (
     spectrum_over_training,
     speed_bars,
 )
-from rootpool.analysis.plots.palette import FAINT, GRID, INK, MUTED, PAPER, STYLES, styles
-from rootpool.nn import BASELINES, METHODS
+from rootpool.report.plots.palette import FAINT, GRID, INK, MUTED, PAPER, STYLES, styles
+from rootpool.report.svg import inline_svg
 
 
 def value(method, seed, epoch):

@@ -5,8 +5,8 @@ import re
 import pytest
 
 import browser
-from rootpool.train.demo import demo_trials
-from rootpool.train.demo_page import comparisons, demo_page, final_errors
+from rootpool.paper.demo import demo_trials
+from rootpool.paper.demo_page import comparisons, demo_page, final_errors
 
 OFFSETS = {"gap": 8.0, "isqrt-cov": 0.0, "exact": 1.0, "exact, hybrid": -1.0}
 

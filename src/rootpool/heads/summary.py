@@ -13,7 +13,7 @@ from rich.table import Table
 from rootpool.analysis.accuracy import AccuracyDifference, accuracy_difference
 from rootpool.analysis.records import Record
 
-from .head_study import HeadResult
+from .study import HeadResult
 
 __all__ = ["Confusion", "Summary", "confusions", "correct", "records", "summary", "terminal_table"]
 

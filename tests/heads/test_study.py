@@ -6,9 +6,9 @@ import torch
 from numpy.lib.format import open_memmap
 
 import hostile
-from rootpool.train.cache import FeatureCache
-from rootpool.train.head_study import Examples, _Job, _load, hold_out, run_heads
-from rootpool.train.heads import Branch, Head, Schedule
+from rootpool.heads.cache import FeatureCache
+from rootpool.heads.head import Branch, Head, Schedule
+from rootpool.heads.study import Examples, _Job, _load, hold_out, run_heads
 
 CLASSES, PER_CLASS = 6, 10
 SCHEDULE = Schedule(epochs=2, batch_size=10)

@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol
 
 from matplotlib.figure import Figure
 
-from rootpool.analysis.plots.drawing import NARROW
+from rootpool.report.plots.drawing import NARROW
 
 from .svg import at_width, inline_svg, standalone_svg
 from .text import Strong, Text, to_html, to_markdown, to_plain

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from rootpool.analysis import Record
+from rootpool.analysis.gradients import kernel_rule
 from rootpool.linalg import GradientRule
 from rootpool.nn import (
     METHODS,
@@ -27,9 +29,6 @@ from rootpool.nn import (
     SVDTrunc,
     resolve_method,
 )
-
-from .gradients import kernel_rule
-from .records import Record
 
 __all__ = [
     "UpperBound",

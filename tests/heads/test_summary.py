@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from rootpool.train.head_report import (
+from rootpool.heads.study import HeadResult
+from rootpool.heads.summary import (
     Confusion,
     confusions,
     correct,
@@ -10,7 +11,6 @@ from rootpool.train.head_report import (
     summary,
     terminal_table,
 )
-from rootpool.train.head_study import HeadResult
 
 LABELS = np.array([0, 1, 2, 2])
 NAMES = ("wren", "crow", "gull")

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 
-from rootpool.analysis.plots.palette import css_colours
 from rootpool.files import write_atomically
+from rootpool.report.plots.palette import css_colours
 
 from .blocks import Block, Rendering
 from .text import Text, to_html, to_markdown
@@ -24,7 +24,7 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 class Page:
     """A title, a lead, and blocks one after the other.
 
-    >>> from rootpool.analysis.page import Heading, Mono, Paragraph
+    >>> from rootpool.report import Heading, Mono, Paragraph
     >>> page = Page("Demo", lead="Nine methods on small images.")
     >>> page.add(Heading("Result"), Paragraph(("See ", Mono("a < b"))))
     >>> print(page.markdown())

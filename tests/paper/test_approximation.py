@@ -4,9 +4,8 @@ import mpmath
 import pytest
 import torch
 
-from rootpool.analysis import approximation_errors, kernel_error
-from rootpool.analysis.approximation import FAMILIES
 from rootpool.linalg import Ordinary, Pade, Taylor
+from rootpool.paper.approximation import FAMILIES, approximation_errors, kernel_error
 
 RATIOS = ["0", "0.1", "0.5", "0.9", "0.99", "0.999"]
 DEGREES = [2, 7, 50, 100]

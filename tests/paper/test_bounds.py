@@ -5,10 +5,14 @@ import math
 import pytest
 import torch
 
-from rootpool.analysis import bound_by_formula, bound_by_search, upper_bounds
-from rootpool.analysis.bounds import newton_bound_by_search
 from rootpool.linalg import Ordinary, Pade, Taylor, Truncated
 from rootpool.nn import METHODS, SVDPI, SVDNewton, SVDPade, SVDTaylor, SVDTrunc, covariance_pool
+from rootpool.paper.bounds import (
+    bound_by_formula,
+    bound_by_search,
+    newton_bound_by_search,
+    upper_bounds,
+)
 
 EPS = {torch.float64: 2.0**-52, torch.float32: 2.0**-23}
 dtypes = pytest.mark.parametrize("dtype", EPS)

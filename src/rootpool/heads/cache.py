@@ -1,7 +1,7 @@
 """Features of a frozen network, computed once and kept on disk in half precision.
 
 A cache is a directory named by a hash of weights, transform and files, so that a change of any of them
-makes a new one; what is in it is checked by checksums (:mod:`rootpool.train.store`).
+makes a new one; what is in it is checked by checksums (:mod:`rootpool.heads.store`).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from torch import Tensor, nn
 from rootpool.linalg.parallel import run_pieces
 from rootpool.models.folding import fold_norms
 from rootpool.models.stages import Stages
+from rootpool.train.data import decode_image
 
-from .data import decode_image
 from .fingerprint import fingerprint
 from .store import BlockStore
 

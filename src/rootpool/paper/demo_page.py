@@ -7,7 +7,9 @@ from statistics import fmean, stdev
 from typing import Any
 
 import rootpool
-from rootpool.analysis.page import (
+from rootpool.analysis.statistics import Comparison, compare
+from rootpool.analysis.timing import machine
+from rootpool.report import (
     Code,
     Facts,
     Heading,
@@ -20,17 +22,14 @@ from rootpool.analysis.page import (
     Table,
     comparison_table,
 )
-from rootpool.analysis.plots import (
+from rootpool.report.plots import (
     dots_with_spread,
     learning_curve_panels,
     learning_curves,
     paired_differences,
     spectrum_over_training,
 )
-from rootpool.analysis.statistics import Comparison, compare
-from rootpool.analysis.timing import machine
-
-from .recipes import load_recipe
+from rootpool.train.recipes import load_recipe
 
 __all__ = ["comparisons", "demo_page", "final_errors"]
 

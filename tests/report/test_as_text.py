@@ -12,7 +12,7 @@ from markdown_it import MarkdownIt
 from matplotlib.figure import Figure
 from PIL import Image
 
-from rootpool.analysis.page import (
+from rootpool.report import (
     Code,
     Details,
     Facts,
@@ -29,8 +29,8 @@ from rootpool.analysis.page import (
     Strong,
     Table,
 )
-from rootpool.analysis.page.text import escape_markdown, to_html
-from rootpool.analysis.plots import confusion_pairs, learning_curves
+from rootpool.report.plots import confusion_pairs, learning_curves
+from rootpool.report.text import escape_markdown, to_html
 from sample_page import CURVES, HOSTILE, foreign_figure, full_page
 
 

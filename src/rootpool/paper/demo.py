@@ -15,11 +15,11 @@ from rich.table import Table
 
 from rootpool.files import write_atomically
 from rootpool.nn import METHODS
+from rootpool.train.recipes import load_recipe, recipe_names
+from rootpool.train.settings import SettingsError, merge
+from rootpool.train.study import Event, Trial, run_trials
 
 from .demo_page import demo_page
-from .recipes import load_recipe, recipe_names
-from .settings import SettingsError, merge
-from .study import Event, Trial, run_trials
 
 __all__ = ["SELECTION", "demo", "demo_trials"]
 

@@ -1,0 +1,1 @@
+"""Heads on frozen features: cached once, trained in seconds each. Needs the extra ``train``."""
