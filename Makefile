@@ -1,19 +1,24 @@
 # Every target sets up the environment that it needs; `make PYTHON=python3.12 test` picks the interpreter.
 PYTHON ?= python3
-PIP_INSTALL := -m pip install --quiet --quiet --disable-pip-version-check
-
 VENV := .venv
 CORE := .venv-core
 PY := $(VENV)/bin/python
 CORE_PY := $(CORE)/bin/python
+export PYTHON
 
-OLDEST_TORCH := 2.13.0
+# The oldest Python that is supported, for `make core`; where there is none, PYTHON stands in, and says so.
+OLDEST_PYTHON := 3.10
+CORE_PYTHON ?= $(shell scripts/oldest_python.sh $(OLDEST_PYTHON))
+
 BENCHMARKS := eigh matrix_functions pooling models import_time
 LINALG_PATHS := $(wildcard tests/linalg src/rootpool/linalg)
 CORE_PATHS := $(LINALG_PATHS) $(wildcard tests/nn src/rootpool/nn tests/cli/test_doctor.py)
+CHECK_PATHS := $(CORE_PATHS) $(filter-out tests/cli/test_doctor.py,$(wildcard tests/cli/*.py)) src/rootpool/cli
+# One process per core with one thread each; `make core` and `make portable` run the numerics with all threads.
+PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest -q --numprocesses auto --maxprocesses 8 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test cover core lint docs torture format bench record paper dist clean
+.PHONY: help demo check test cover core portable lint docs torture format bench record paper dist clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -21,16 +26,25 @@ help:  ## list the targets
 demo: $(VENV)/.ready  ## compare the methods on embedded photographs and write a page (three minutes)
 	$(VENV)/bin/rootpool demo
 
-# A process a core, with one thread each; `make core` runs the numerics with all threads.
-test: $(VENV)/.ready  ## run all tests and doctests
-	OMP_NUM_THREADS=1 $(PY) -m pytest -q --numprocesses auto --maxprocesses 8 --dist worksteal
+check: $(VENV)/.ready  ## the fast lane: linalg, nn and the command line, without what is slow (a minute and a half)
+	$(PYTEST) -m "not slow and not browser" $(CHECK_PATHS)
+
+test: $(VENV)/.ready  ## all tests and doctests; DEVICE=cuda (or mps): those of linalg and nn on that device
+ifdef DEVICE
+	ROOTPOOL_TEST_DEVICE=$(DEVICE) $(PY) -m pytest -q tests/linalg tests/nn
+else
+	$(PYTEST)
+endif
 
 cover: $(VENV)/.ready  ## line and branch coverage of linalg by its own tests, at least 95 %
 	$(PY) -m pytest -q $(LINALG_PATHS) --cov=src/rootpool/linalg --cov-branch --cov-report=term-missing --cov-fail-under=95
 
-core: $(CORE)/.ready  ## tests of linalg and nn on the oldest torch, with no extra installed; coverage of linalg
-	$(CORE_PY) .ci/only_torch.py $(OLDEST_TORCH)
+core: $(CORE)/.ready  ## tests of linalg and nn on the oldest Python and torch, with no extra; coverage of linalg
+	$(CORE_PY) .ci/only_torch.py
 	$(CORE_PY) -m pytest -q $(CORE_PATHS) --cov=src/rootpool/linalg --cov-branch --cov-fail-under=95
+
+portable: $(VENV)/.ready  ## the numerics as other CPUs would run them, a minute each; prints which
+	$(PY) scripts/portable.py
 
 lint: $(VENV)/.ready  ## style, format, types, layers
 	$(VENV)/bin/ruff check
@@ -71,7 +85,7 @@ dist: $(VENV)/.ready $(CORE)/.ready  ## build the wheel and the sdist of a relea
 	rm -rf dist build
 	$(PY) -m build
 	$(PY) scripts/check_dist.py dist
-	$(CORE_PY) $(PIP_INSTALL) --no-deps --target build dist/*.whl
+	$(CORE_PY) -m pip install --quiet --disable-pip-version-check --no-deps --target build dist/*.whl
 	PYTHONPATH=build $(CORE_PY) -c 'import rootpool; assert "build" in rootpool.__file__, rootpool.__file__'
 	PYTHONPATH=build $(CORE_PY) -m rootpool.cli doctor
 
@@ -80,30 +94,22 @@ clean:  ## remove environments, caches and builds
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
 	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# A stamp is older than its sources after a change of either file, and pip then brings the environment up to date.
-$(VENV)/.ready: pyproject.toml constraints.txt
-	@echo "setting up $(VENV) (torch, torchvision, timm, Lightning and the tools: some minutes, once)"
-	@$(call venv,$(VENV))
-	@$(PY) $(PIP_INSTALL) -c constraints.txt -e ".[birds,dev,docs]"
+# A stamp is written last, so an interrupted set-up leaves none, and it is out of date when its sources change.
+$(VENV)/.ready: pyproject.toml constraints.txt scripts/install.sh
+	@echo "setting up $(VENV) (torch, torchvision, timm, Lightning and the tools: a minute, once)"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "constraints.txt needs Python 3.11 or newer: try make PYTHON=python3.11")'
+	@scripts/install.sh $(VENV) -c constraints.txt -e ".[birds,dev,docs]"
 	@touch $@
 
 $(VENV)/.ready-bench: $(VENV)/.ready
 	@echo "adding the peers that the benchmarks compare with to $(VENV)"
-	@$(PY) $(PIP_INSTALL) -c constraints.txt -e ".[birds,dev,docs,bench]"
+	@scripts/install.sh $(VENV) -c constraints.txt -e ".[birds,dev,docs,bench]"
 	@touch $@
 
-# torch comes first and by itself, so that nothing below can bring another one.
-$(CORE)/.ready: pyproject.toml constraints.txt Makefile
-	@echo "setting up $(CORE) (torch $(OLDEST_TORCH) and the test tools alone)"
-	@rm -rf $(CORE)
-	@$(call venv,$(CORE))
-	@$(CORE_PY) $(PIP_INSTALL) torch==$(OLDEST_TORCH)
-	@$(CORE_PY) $(PIP_INSTALL) -c constraints.txt pytest pytest-cov hypothesis mpmath numpy
-	@$(CORE_PY) $(PIP_INSTALL) --no-deps -e .
+# rootpool comes without its dependencies, so that nothing can bring another torch.
+$(CORE)/.ready: pyproject.toml .ci/core.txt scripts/install.sh
+	@echo "setting up $(CORE) (the oldest Python and torch, and the test tools alone)"
+	@test -n "$(CORE_PYTHON)" || echo "There is no Python $(OLDEST_PYTHON) here: $(PYTHON) takes its place. CORE_PYTHON=... names one."
+	@FRESH=1 PYTHON="$(or $(CORE_PYTHON),$(PYTHON))" scripts/install.sh $(CORE) -r .ci/core.txt
+	@scripts/install.sh $(CORE) --no-deps -e .
 	@touch $@
-
-define venv
-test -x $(1)/bin/python || { \
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "constraints.txt needs Python 3.11 or newer: try make PYTHON=python3.11")' \
-	&& $(PYTHON) -m venv $(1); }
-endef

@@ -1,19 +1,25 @@
-"""Fail unless this environment holds rootpool, one given torch, the test tools, and nothing else.
+"""Fail unless this environment holds rootpool, the torch and tools of core.txt, and nothing else.
 
-    python .ci/only_torch.py 2.13.0
+    python .ci/only_torch.py
 
 What may be here is computed from the metadata of what is here: the requirements of rootpool without
-extras and of the tools, followed to the end.
+extras and of the tools, followed to the end. The torch must be the oldest that pyproject.toml allows.
 """
 
+import platform
 import sys
 from importlib.metadata import PackageNotFoundError, distribution, distributions, requires, version
+from pathlib import Path
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-TOOLS = ("pytest", "pytest-cov", "hypothesis", "mpmath", "numpy")
-SEEDS = ("pip", "setuptools")  # what python -m venv itself installs
+PINNED = [
+    Requirement(line)
+    for line in Path(__file__).with_name("core.txt").read_text(encoding="utf-8").splitlines()
+    if line and not line.startswith("#")
+]
+INSTALLERS = ("pip", "setuptools", "uv")  # from python -m venv and scripts/install.sh
 
 
 def closure(*roots: str) -> set[str]:
@@ -37,23 +43,35 @@ def closure(*roots: str) -> set[str]:
     return found
 
 
-def main(torch_version: str) -> None:
+def problems() -> list[str]:
     """Compare what is installed with what may be."""
+    ours = [Requirement(text) for text in requires("rootpool") or ()]
+    (floor,) = (str(r.specifier) for r in ours if r.name == "torch" and r.marker is None)
+    found = []
+    for pin in PINNED:
+        installed = version(pin.name).partition("+")[0]
+        if installed not in pin.specifier:
+            found.append(f"expected {pin}, got {installed}")
+        if pin.name == "torch" and f">={installed}" not in (floor, f"{floor}.0"):
+            found.append(f"torch {installed} is tested, but pyproject.toml allows torch{floor}")
+    tools = {canonicalize_name(pin.name) for pin in PINNED}
     extras = set(distribution("rootpool").metadata.get_all("Provides-Extra", ())) - {"dev"}
     optional = {
-        canonicalize_name(requirement.name)
-        for requirement in map(Requirement, requires("rootpool") or ())
-        if requirement.marker and any(requirement.marker.evaluate({"extra": e}) for e in extras)
-    } - {"rootpool", *TOOLS}
-    installed = {canonicalize_name(d.metadata["Name"]) for d in distributions()}
-    foreign = installed - closure("rootpool", *TOOLS, *SEEDS)
-    torch = version("torch").partition("+")[0]
-    if torch != torch_version:
-        sys.exit(f"expected torch {torch_version}, got {torch}")
-    if foreign or optional & installed:
-        sys.exit(f"expected torch alone, got also {sorted(foreign | (optional & installed))}")
-    print(f"torch {torch} alone: none of {', '.join(sorted(optional))} is installed")
+        canonicalize_name(r.name)
+        for r in ours
+        if r.marker and any(r.marker.evaluate({"extra": extra}) for extra in extras)
+    } - {"rootpool"}
+    allowed = closure("rootpool", *tools, *INSTALLERS)
+    installed_names = {canonicalize_name(d.metadata["Name"]) for d in distributions()}
+    if foreign := installed_names - allowed:
+        found.append(f"expected torch alone, got also {', '.join(sorted(foreign))}")
+    absent = optional - allowed
+    print(
+        f"Python {platform.python_version()}, torch {version('torch')} alone: "
+        f"none of {', '.join(sorted(absent))} is installed"
+    )
+    return found
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    sys.exit("\n".join(problems()))

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from importlib import resources
-from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rootpool.unknown import unknown_name
 
 from .bounded_yaml import YAML_LENGTH, parse_yaml
 from .settings import SettingsError, merge
+
+if TYPE_CHECKING:
+    from importlib.abc import Traversable  # in importlib.resources.abc only since Python 3.11
 
 __all__ = ["Recipe", "load_recipe", "recipe_names"]
 
