@@ -11,8 +11,8 @@ import torch
 
 import matrices
 from rootpool.linalg import eigh, parallel, sqrtm, svd
+from rootpool.linalg._threads import own_setters
 from rootpool.linalg.parallel import even_cuts, run_pieces
-from rootpool.linalg.threads import _own_setters
 
 PATIENCE = 120  # seconds; a test that needs them all has found a deadlock
 
@@ -149,7 +149,7 @@ def test_settings_of_the_caller_and_of_new_threads_do_not_change(threads, pool):
 def test_starting_the_pool_does_not_touch_the_default_even_for_an_instant(
     threads, pool, monkeypatch
 ):
-    if not _own_setters():
+    if not own_setters():
         pytest.skip("the setters of this build's OpenMP and MKL cannot be reached")
     threads(2)
     monkeypatch.setattr(torch, "set_num_threads", lambda count: pytest.fail("it was touched"))
@@ -159,7 +159,7 @@ def test_starting_the_pool_does_not_touch_the_default_even_for_an_instant(
 
 
 def test_where_it_must_be_touched_it_is_put_back(threads, pool, monkeypatch):
-    monkeypatch.setattr("rootpool.linalg.threads._own_setters", lambda: ())
+    monkeypatch.setattr("rootpool.linalg._threads.own_setters", lambda: ())
     threads(2)
     with concurrent.futures.ThreadPoolExecutor(1) as another:
         another.submit(torch.set_num_threads, 5).result()  # besides, the default is 5 from now on

@@ -1,5 +1,6 @@
 """Functions of tensors: decompositions and matrix functions whose gradients are right everywhere."""
 
+from .checks import skip_checks
 from .eigh import EighResult, eigh
 from .functions import inv_sqrtm, logm, matrix_function, powm, sqrtm
 from .iterations import Roots, newton_schulz
@@ -11,6 +12,7 @@ from .rules import (
     Ordinary,
     Pade,
     PowerIteration,
+    Rule,
     Taylor,
     Truncated,
     resolve_rule,
@@ -31,6 +33,7 @@ __all__ = [
     "Power",
     "PowerIteration",
     "Roots",
+    "Rule",
     "SVDResult",
     "ScalarFunction",
     "Taylor",
@@ -43,6 +46,7 @@ __all__ = [
     "newton_schulz",
     "powm",
     "resolve_rule",
+    "skip_checks",
     "sqrtm",
     "svd",
     "to_triangle",

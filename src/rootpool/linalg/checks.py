@@ -1,33 +1,114 @@
-"""What is said about input that cannot be worked with: what was wrong, what was got, what to try."""
+"""Checks of tensors, the errors they raise, and the one switch that turns off those that read values.
+
+An error says what was wrong, what was given, and what to try. Checks of shapes and dtypes are free
+and always on. Checks of values make the host wait for an accelerator; :func:`skip_checks` is for
+training loops that cannot afford it.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import math
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 from torch.linalg import LinAlgError
+
+from ._private import is_wrapped
 
 __all__ = [
     "VECTOR_ADVICE",
     "check_matrix",
     "check_range",
     "check_square",
+    "checked_like_forward",
+    "checks_enabled",
     "first_index",
     "is_finite",
     "is_plain",
+    "may_check",
     "name_item",
     "raise_not_finite",
+    "skip_checks",
 ]
+
+F = TypeVar("F", bound=Callable[..., object])
+
+# --------------------------------------------------------------------------------------------------
+# The switch
+
+_enabled: ContextVar[bool] = ContextVar("rootpool_checks", default=True)
+
+
+@contextlib.contextmanager
+def skip_checks(skip: bool = True) -> Iterator[None]:
+    """Do not look at values inside this context: broken input then gives NaN instead of an error.
+
+    Every look makes the host wait for the accelerator. What is computed in this context is not
+    checked in its backward either, wherever that runs. The choice belongs to the calling thread (and
+    asyncio task); others keep their checks. A compiled function takes it from where it is called.
+
+    What remains: checks of shapes, dtypes and options, and the fallbacks for matrices on which the
+    solver itself reports a failure.
+
+    Args:
+        skip: False leaves everything as it is, so that a condition can be given.
+
+    >>> from rootpool.linalg import sqrtm
+    >>> with skip_checks():
+    ...     sqrtm(-torch.eye(2)).isnan().all()
+    tensor(True)
+    """
+    if torch.compiler.is_compiling():  # a compiler cannot trace this, nor look at values
+        yield
+        return
+    token = _enabled.set(_enabled.get() and not skip)
+    try:
+        yield
+    finally:
+        _enabled.reset(token)
+
+
+def checks_enabled() -> bool:
+    """Whether values may be looked at; True while a compiler traces, which cannot look anyway."""
+    return torch.compiler.is_compiling() or _enabled.get()
+
+
+def checked_like_forward(backward: F) -> F:
+    """Let ``backward(ctx, ...)`` check values only if its forward did, by ``ctx.checked``.
+
+    Autograd runs the backward of an accelerator in a thread of its own, which knows nothing of the
+    context of the forward: save ``checks_enabled()`` there.
+    """
+
+    @functools.wraps(backward)
+    def wrapped(ctx: Any, *gradients: object) -> object:
+        with skip_checks(not ctx.checked):
+            return backward(ctx, *gradients)
+
+    return wrapped  # type: ignore[return-value]
 
 
 def is_plain(A: Tensor) -> bool:
-    """Whether values can be looked at here: no tracer, no vmap, no fake or wrapped tensor."""
+    """Whether ``A`` holds values here and now: no tracer, no vmap, no fake or wrapped tensor."""
     return (
         not torch.compiler.is_compiling()
         and type(A) in (Tensor, torch.nn.Parameter)
-        and not torch._C._functorch.is_functorch_wrapped_tensor(A)
+        and not is_wrapped(A)
     )
+
+
+def may_check(A: Tensor) -> bool:
+    """Whether the values of ``A`` can be looked at, and nobody has asked not to."""
+    return is_plain(A) and _enabled.get()
+
+
+# --------------------------------------------------------------------------------------------------
+# Shapes and dtypes
 
 
 def check_matrix(A: Tensor, caller: str) -> None:
@@ -56,6 +137,10 @@ def check_square(A: Tensor, caller: str) -> None:
         )
 
 
+# --------------------------------------------------------------------------------------------------
+# Values
+
+
 def raise_not_finite(caller: str, item: str) -> None:
     """Raise for an item of a batch with NaN or infinite entries."""
     raise ValueError(
@@ -79,10 +164,11 @@ def check_range(
 ) -> None:
     """Raise if a result ``(..., m, n)`` of finite ``sources`` has overflowed.
 
-    Infinity would turn into NaN a few products later, where nobody could tell what it came from. What is
-    already broken in the sources (a scaled loss may overflow) passes.
+    Infinity would turn into NaN a few products later, where nobody could tell what it came from. What
+    is already broken in the sources passes: a scaled loss may overflow. Does nothing where values
+    cannot be looked at (:func:`may_check`).
     """
-    if is_finite(result) or not is_finite(*sources):
+    if not may_check(result) or is_finite(result) or not is_finite(*sources):
         return
     index = first_index(~result.isfinite().flatten(-2).all(-1))
     raise LinAlgError(

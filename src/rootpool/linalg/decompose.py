@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 from torch.linalg import LinAlgError
 
-from .checks import first_index, is_finite, is_plain, name_item, raise_not_finite
+from ._solvers import EIGH, SVD, Factors, Solver
+from .checks import checks_enabled, first_index, is_finite, is_plain, name_item, raise_not_finite
 from .parallel import count_pieces, even_cuts, run_pieces
-from .solvers import EIGH, SVD, Factors, Solver
 
 __all__ = ["eigh_forward", "roundoff", "svd_forward"]
 
@@ -39,12 +39,17 @@ def roundoff(values: Tensor) -> Tensor:
 # One driver for all solvers
 
 
+def _seems_finite(*tensors: Tensor) -> bool:
+    """Whether all entries are finite; taken for granted where checks are off."""
+    return not checks_enabled() or is_finite(*tensors)
+
+
 def _solve_directly(solver: Solver, A: Tensor) -> Factors | None:
     try:
         factors = solver.run(A)
     except LinAlgError:
         return None
-    return factors if is_finite(*factors) else None
+    return factors if _seems_finite(*factors) else None
 
 
 def _solve_by_ladder(solver: Solver, A: Tensor, name: str, caller: str) -> Factors:
@@ -67,7 +72,7 @@ def _solve(solver: Solver, A: Tensor, caller: str) -> Factors:
     lead = A.shape[:-2]
     batch, side = math.prod(lead), max(A.shape[-2:])
     pieces = count_pieces(batch, side) if A.device.type == "cpu" else 0
-    if pieces == 0 and is_finite(A):  # the short way, nearly always: no views, no closures
+    if pieces == 0 and _seems_finite(A):  # the short way, nearly always: no views, no closures
         factors = _solve_directly(solver, A)
         if factors is not None:
             return factors
@@ -78,7 +83,7 @@ def _solve(solver: Solver, A: Tensor, caller: str) -> Factors:
 
     def solve_piece(piece: slice) -> Factors:
         part = flat[piece]
-        if not is_finite(part):
+        if not _seems_finite(part):
             bad = ~solver.reads(part).isfinite().flatten(1).all(1)
             if bad.any():
                 raise_not_finite(caller, name(piece.start + first_index(bad)[0]))
@@ -159,13 +164,14 @@ def _eigh(A: Tensor, domain: str, caller: str, solver_device: str) -> tuple[Tens
     ``"nonnegative"`` (eigenvalues at round-off level come back as exact zeros) or ``"positive"``.
     """
     moved = A.to(solver_device) if solver_device else A
-    if domain != "triangle":
+    if domain != "triangle" and checks_enabled():
         _check_symmetric(moved, caller)
     lam, U = _solve(EIGH, moved, caller)
     if domain in ("nonnegative", "positive"):
-        _check_spectrum(lam, domain, caller)
-        if domain == "nonnegative":
-            lam = torch.where(lam <= roundoff(lam), 0, lam)
+        if checks_enabled():
+            _check_spectrum(lam, domain, caller)
+        if domain == "nonnegative":  # without checks, negative ones stay and become NaN
+            lam = torch.where(lam.abs() <= roundoff(lam), 0, lam)
     return (lam.to(A.device), U.to(A.device)) if solver_device else (lam, U)
 
 

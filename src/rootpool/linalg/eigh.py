@@ -19,9 +19,16 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .checks import VECTOR_ADVICE, check_range, check_square, is_plain
+from ._precision import without_autocast
+from .checks import (
+    VECTOR_ADVICE,
+    check_range,
+    check_square,
+    checked_like_forward,
+    checks_enabled,
+    is_plain,
+)
 from .decompose import eigh_forward
-from .precision import without_autocast
 from .rules import Rule, resolve_rule, rotation
 
 __all__ = ["EighResult", "eigh"]
@@ -47,9 +54,10 @@ class _Eigh(torch.autograd.Function):
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(*output)
-        ctx.rule = inputs[1]
+        ctx.rule, ctx.checked = inputs[1], checks_enabled()
 
     @staticmethod
+    @checked_like_forward
     @without_autocast
     def backward(ctx: Any, g_lam: Tensor | None, g_U: Tensor | None) -> tuple[Tensor | None, ...]:
         lam, U = ctx.saved_tensors
@@ -60,9 +68,8 @@ class _Eigh(torch.autograd.Function):
         if inner is None:
             return None, None, None
         gradient = U @ inner @ U.mT
-        if is_plain(gradient):
-            upstream = [g for g in (g_lam, g_U) if g is not None]
-            check_range(gradient, "the gradient of eigh", *upstream, advice=VECTOR_ADVICE)
+        upstream = [g for g in (g_lam, g_U) if g is not None]
+        check_range(gradient, "the gradient of eigh", *upstream, advice=VECTOR_ADVICE)
         return gradient, None, None
 
 

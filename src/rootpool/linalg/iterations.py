@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from ._precision import without_autocast
 from .checks import check_square
-from .precision import without_autocast
+from .parameters import check_at_least
 
 __all__ = ["Roots", "newton_schulz"]
 
@@ -51,8 +52,7 @@ def newton_schulz(A: Tensor, iterations: int = 5) -> Roots:
     tensor([0.5000, 0.3333])
     """
     check_square(A, "newton_schulz")
-    if not isinstance(iterations, int) or iterations < 1:
-        raise ValueError(f"iterations must be an integer >= 1, got {iterations!r}")
+    check_at_least("iterations", iterations, 1)
     diagonal = A.diagonal(dim1=-2, dim2=-1)
     # In units of the largest entry the trace neither overflows nor vanishes. The root of a multiple
     # is known, so the unit needs no derivative; nor is there one at the trace of a zero matrix.

@@ -7,7 +7,7 @@ from Python.
 
 from __future__ import annotations
 
-import concurrent.futures.thread
+import contextvars
 import math
 import os
 import threading
@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 from torch.linalg import LinAlgError
 
-from .threads import compute_with, default_kept, one_thread
+from ._private import interpreter_exits
+from ._threads import compute_with, default_kept, one_thread
 
 __all__ = ["batchwise", "count_pieces", "even_cuts", "run_pieces"]
 
@@ -136,7 +137,8 @@ def run_pieces(work: Callable[[slice], None], cuts: Sequence[int]) -> None:
     try:
         executor = _POOL.executor(threads)
         for _ in range(min(threads, len(cuts) - 1)):
-            futures.append(executor.submit(task))
+            # A context for each: the switch of the checks must reach the workers.
+            futures.append(executor.submit(contextvars.copy_context().run, task))
     except RuntimeError:  # no new thread, or no new work for those there are
         _leave_if_daemon()
         task()
@@ -151,7 +153,7 @@ def _leave_if_daemon() -> None:
 
     Python's way goes through whatever runs, and through torch it aborts the process.
     """
-    if concurrent.futures.thread._shutdown and threading.current_thread().daemon:
+    if interpreter_exits() and threading.current_thread().daemon:
         raise SystemExit
 
 

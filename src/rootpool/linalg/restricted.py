@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from .parameters import check_at_least, check_positive
 from .scalar import ScalarFunction
 
 __all__ = ["Floored", "Leading"]
@@ -25,8 +25,7 @@ class Floored(ScalarFunction):
     floor: float
 
     def __post_init__(self) -> None:
-        if not (self.floor > 0 and math.isfinite(self.floor)):
-            raise ValueError(f"eigenvalue_floor must be positive and finite, got {self.floor!r}")
+        check_positive("eigenvalue_floor", self.floor)
 
     @property
     def domain(self) -> str:
@@ -62,8 +61,7 @@ class Leading(ScalarFunction):
     count: int
 
     def __post_init__(self) -> None:
-        if not isinstance(self.count, int) or self.count < 1:
-            raise ValueError(f"keep_largest must be an integer >= 1, got {self.count!r}")
+        check_at_least("keep_largest", self.count, 1)
 
     @property
     def domain(self) -> str:

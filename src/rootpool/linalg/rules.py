@@ -25,7 +25,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .checks import is_plain
+from .checks import may_check
+from .parameters import check_at_least, check_positive
 
 __all__ = [
     "RULES",
@@ -147,16 +148,6 @@ def _geometric_sum(x: Tensor, terms: int) -> Tensor:
     return total
 
 
-def _at_least(name: str, value: int, least: int) -> None:
-    if not isinstance(value, int) or value < least:
-        raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")
-
-
-def _positive(name: str, value: float) -> None:
-    if not (value > 0 and math.isfinite(value)):
-        raise ValueError(f"{name} must be positive and finite, got {value!r}")
-
-
 @dataclass(frozen=True)
 class Ordinary(_GapRule):
     r""":math:`1/(\lambda_i - \lambda_j)`, the textbook kernel (MPN-COV, Li et al. 2017).
@@ -176,7 +167,7 @@ class Truncated(_GapRule):
     bound: float = 1e10
 
     def __post_init__(self) -> None:
-        _positive("Truncated.bound", self.bound)
+        check_positive("Truncated.bound", self.bound)
 
     def of_gap(self, gap: Tensor, eigenvalues: Tensor) -> Tensor:
         return (1 / gap).clamp(-self.bound, self.bound)
@@ -195,7 +186,7 @@ class Taylor(_SeriesRule):
     degree: int = 100
 
     def __post_init__(self) -> None:
-        _at_least("Taylor.degree", self.degree, 0)
+        check_at_least("Taylor.degree", self.degree, 0)
 
     @property
     def terms(self) -> int:
@@ -215,7 +206,7 @@ class PowerIteration(_SeriesRule):
     iterations: int = 20
 
     def __post_init__(self) -> None:
-        _at_least("PowerIteration.iterations", self.iterations, 1)
+        check_at_least("PowerIteration.iterations", self.iterations, 1)
 
     @property
     def terms(self) -> int:
@@ -237,7 +228,7 @@ class Pade(_GapRule):
     degree: int = 100
 
     def __post_init__(self) -> None:
-        _at_least("Pade.degree", self.degree, 1)
+        check_at_least("Pade.degree", self.degree, 1)
 
     def at_tie(self, eigenvalues: Tensor) -> Tensor:
         return (self.degree + 1) * _inverse(eigenvalues)
@@ -253,7 +244,7 @@ class Lorentzian(_GapRule):
     broadening: float = 1e-12
 
     def __post_init__(self) -> None:
-        _positive("Lorentzian.broadening", self.broadening)
+        check_positive("Lorentzian.broadening", self.broadening)
 
     def of_gap(self, gap: Tensor, eigenvalues: Tensor) -> Tensor:
         scale = _largest(eigenvalues)
@@ -277,7 +268,7 @@ class Degenerate(_GapRule):
 
     def __post_init__(self) -> None:
         if self.tolerance is not None:
-            _positive("Degenerate.tolerance", self.tolerance)
+            check_positive("Degenerate.tolerance", self.tolerance)
 
     def is_tie(self, gap: Tensor, eigenvalues: Tensor) -> Tensor:
         tolerance = self.tolerance
@@ -337,6 +328,6 @@ def rotation(rule: Rule, spectrum: Tensor, coupling: Tensor) -> Tensor:
         spectrum: eigen- or singular values ``(..., n)``.
         coupling: :math:`C = U^T \bar U` ``(..., n, n)``.
     """
-    if isinstance(rule, GradientRule) and is_plain(coupling):
+    if isinstance(rule, GradientRule) and may_check(coupling):
         rule.inspect(spectrum.detach(), coupling.detach())
     return rule(spectrum).mT * (coupling - coupling.mT) / 2

@@ -32,9 +32,15 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .checks import VECTOR_ADVICE, check_matrix, check_range, is_plain
+from ._precision import without_autocast
+from .checks import (
+    VECTOR_ADVICE,
+    check_matrix,
+    check_range,
+    checked_like_forward,
+    checks_enabled,
+)
 from .decompose import roundoff, svd_forward
-from .precision import without_autocast
 from .rules import Rule, resolve_rule, rotation
 
 __all__ = ["SVDResult", "svd"]
@@ -69,9 +75,10 @@ class _SVD(torch.autograd.Function):
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(*output)
-        ctx.rule = inputs[1]
+        ctx.rule, ctx.checked = inputs[1], checks_enabled()
 
     @staticmethod
+    @checked_like_forward
     @without_autocast
     def backward(
         ctx: Any, g_U: Tensor | None, g_s: Tensor | None, g_Vh: Tensor | None
@@ -100,9 +107,8 @@ class _SVD(torch.autograd.Function):
             g_A = g_A + ((g_U - U @ C_U) * inverse) @ V.mT
         if V.shape[-2] > k:
             g_A = g_A + U @ ((g_V - V @ C_V) * inverse).mT
-        if is_plain(g_A):
-            upstream = [g for g in (g_U, g_s, g_V) if g is not None]
-            check_range(g_A, "the gradient of svd", *upstream, advice=VECTOR_ADVICE)
+        upstream = [g for g in (g_U, g_s, g_V) if g is not None]
+        check_range(g_A, "the gradient of svd", *upstream, advice=VECTOR_ADVICE)
         return g_A, None, None, None
 
 

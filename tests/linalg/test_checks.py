@@ -1,0 +1,135 @@
+"""The switch for checks of values: what it skips, where it reaches, and what it costs to have them."""
+
+import threading
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import matrices
+from rootpool.linalg import Degenerate, eigh, inv_sqrtm, logm, skip_checks, sqrtm, svd
+from rootpool.linalg.checks import checks_enabled
+from tolerances import assert_same_to_rounding
+
+# Operators that make the host wait for an accelerator, because they bring values to Python.
+WAITS = ("aten::_local_scalar_dense", "aten::equal", "aten::nonzero", "aten::is_nonzero")
+
+
+class Waits(TorchDispatchMode):
+    """Count the operators that would wait for an accelerator."""
+
+    def __init__(self):
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.count += function.name().split(".")[0] in WAITS
+        return function(*args, **(kwargs or {}))
+
+
+def waits_of_a_step(function, A):
+    A = A.clone().requires_grad_()
+    with Waits() as forward:
+        loss = sum(part.sum() for part in function(A))
+    with Waits() as backward:
+        loss.backward()
+    return forward.count, backward.count
+
+
+STEPS = {
+    "sqrtm": lambda A: (sqrtm(A),),
+    "inv_sqrtm": lambda A: (inv_sqrtm(A),),
+    "logm": lambda A: (logm(A),),
+    "eigh": lambda A: eigh(A, Degenerate()),
+    "svd": svd,
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_without_checks_nothing_waits_for_values(name):
+    A = matrices.random_definite(3, 5, 5)
+    assert all(count > 0 for count in waits_of_a_step(STEPS[name], A))
+    with skip_checks():
+        assert waits_of_a_step(STEPS[name], A) == (0, 0)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_results_are_the_same(threads):
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        A = matrices.random_definite(64, 40, 40)
+        expected = sqrtm(A)
+        with skip_checks():
+            assert_same_to_rounding(sqrtm(A), expected)
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_what_would_be_an_error_is_nan_in_workers_too(threads):
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        A = torch.eye(64).repeat(32, 1, 1)
+        A[5] *= -1
+        with skip_checks():
+            Q = sqrtm(A)
+        assert Q[5].isnan().all()
+        assert_same_to_rounding(Q[4], A[4])
+        with pytest.raises(torch.linalg.LinAlgError, match=r"A\[5\]"):
+            sqrtm(A)
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_backward_follows_the_forward_into_another_thread():
+    A = (1e-250 * torch.eye(2, dtype=torch.float64)).requires_grad_()
+    with skip_checks():
+        Z = inv_sqrtm(A)
+    raised = []
+
+    def backward():  # as autograd does for an accelerator: a thread without the caller's context
+        try:
+            Z.sum().backward()
+        except torch.linalg.LinAlgError as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=backward)
+    thread.start()
+    thread.join()
+    assert not raised
+    assert not A.grad.isfinite().any()
+    with pytest.raises(torch.linalg.LinAlgError, match="beyond the range"):
+        inv_sqrtm(A).sum().backward()
+    with skip_checks():
+        inv_sqrtm(A).sum().backward()  # the backward inside counts as well
+
+
+def test_the_choice_is_the_callers_alone_and_ends_with_the_context():
+    seen = []
+    with skip_checks(), skip_checks(False):
+        assert not checks_enabled(), "False leaves it as it is"
+        thread = threading.Thread(target=lambda: seen.append(checks_enabled()))
+        thread.start()
+        thread.join()
+    assert seen == [True]
+    assert checks_enabled()
+
+
+def test_inside_a_compiled_function_it_is_allowed_and_does_nothing():
+    @torch.compile(fullgraph=True, backend="eager")
+    def root(A):
+        with skip_checks():
+            return sqrtm(A)
+
+    A = matrices.random_definite(3, 3)
+    assert torch.allclose(root(A), sqrtm(A))
+
+
+def test_shapes_and_dtypes_are_always_checked():
+    with skip_checks():
+        with pytest.raises(ValueError, match="expects"):
+            sqrtm(torch.ones(2, 3))
+        with pytest.raises(TypeError, match="float32 or float64"):
+            sqrtm(torch.ones(2, 2, dtype=torch.float16))
