@@ -31,7 +31,7 @@ def doctor_raises(monkeypatch):
 @pytest.mark.parametrize(
     ("error", "text"),
     [
-        (ValueError("seeds must be positive,\n  got 0"), "seeds must be positive, got 0"),
+        (ValueError("seeds must be positive, got 0"), "seeds must be positive, got 0"),
         (FileNotFoundError(2, "No such file", "cat.jpg"), "[Errno 2] No such file: 'cat.jpg'"),
         (
             ModuleNotFoundError("No module named 'timm'", name="timm"),
@@ -52,23 +52,31 @@ def test_an_error_is_one_line(error, text, doctor_raises, capsys):
     assert shown.count("\n") == 1
 
 
+def test_an_error_of_several_lines_keeps_them(doctor_raises, capsys):
+    doctor_raises(ValueError("the folder has no images\n- train/ is empty\n- val/ is missing"))
+    assert main(["doctor"]) == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "rootpool: the folder has no images"
+    assert [line.strip() for line in lines[1:]] == ["- train/ is empty", "- val/ is missing"]
+
+
 def test_an_error_in_a_loading_process_is_shown_without_its_traceback(doctor_raises, capsys):
     try:
-        raise ValueError("cat.jpg is no image")
+        raise ValueError("cat.jpg is not an image")
     except ValueError:
         wrapped = ExceptionWrapper(where="in DataLoader worker process 0")
     with pytest.raises(ValueError, match="Original Traceback") as caught:
         wrapped.reraise()
     doctor_raises(caught.value)
     assert main(["doctor"]) == 1
-    assert capsys.readouterr().err == "rootpool: ValueError: cat.jpg is no image\n"
+    assert capsys.readouterr().err == "rootpool: ValueError: cat.jpg is not an image\n"
 
 
-def test_the_traceback_of_an_unforeseen_error_is_in_a_file(doctor_raises, capsys):
+def test_the_traceback_of_an_unexpected_error_is_in_a_file(doctor_raises, capsys):
     doctor_raises(RuntimeError("the sky fell"))
     assert main(["doctor"]) == 1
     shown = capsys.readouterr().err
-    assert shown.startswith("rootpool: RuntimeError: the sky fell; this was not foreseen")
+    assert shown.startswith("rootpool: RuntimeError: the sky fell; this is unexpected")
     assert shown.count("\n") == 1
     file = Path(re.search(r"report it with (\S+) and", shown)[1])
     assert "in run\n    raise error" in file.read_text()

@@ -9,8 +9,6 @@ import tempfile
 import traceback
 from collections.abc import Sequence
 
-import torch
-
 from .commands import build_parser
 
 __all__ = ["main"]
@@ -23,8 +21,8 @@ STDOUT = 1
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code; wrong usage leaves through argparse, with 2.
 
-    An error is one line on stderr. The traceback of one that was not foreseen goes to a file that the line
-    names, and with ``--traceback`` every one is shown.
+    An error is a message on stderr. The traceback of an unexpected one goes to a file that the message
+    names, and ``--traceback`` shows every one.
     """
     parsed = build_parser().parse_args(arguments)
     try:
@@ -54,7 +52,7 @@ def _run(parsed: argparse.Namespace) -> int:
 
 
 def _reader_left() -> bool:
-    """Whether who read our output, such as head, has seen enough; then the rest of it goes nowhere."""
+    """True if the reader of stdout has gone (as with ``| head``); silences further output."""
     try:
         os.write(STDOUT, b"\n")
         return False
@@ -64,10 +62,10 @@ def _reader_left() -> bool:
 
 
 def _say(text: str) -> None:
-    lines = [line.strip() for line in text.splitlines()]
+    lines = text.splitlines()
     if "Original Traceback (most recent call last):" in lines:  # torch's loading processes
         lines = lines[-1:]
-    print("rootpool:", *lines, file=sys.stderr)
+    print("rootpool:", "\n  ".join(lines), file=sys.stderr)
 
 
 def _explain(error: Exception) -> str:
@@ -76,13 +74,18 @@ def _explain(error: Exception) -> str:
         return f"{error.name} is not installed; try pip install 'rootpool[train]'"
     if isinstance(error, OSError | ValueError | ImportError | FloatingPointError):
         return str(error)
-    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+    if isinstance(error, MemoryError) or _is_out_of_memory(error):
         return f"{type(error).__name__}: {error}; try a smaller data.batch_size"
     with tempfile.NamedTemporaryFile(
         "w", encoding="utf-8", prefix="rootpool-", suffix=".txt", delete=False
     ) as file:
         traceback.print_exception(error, file=file)
     return (
-        f"{type(error).__name__}: {error}; this was not foreseen: please report it with {file.name} "
+        f"{type(error).__name__}: {error}; this is unexpected: please report it with {file.name} "
         "and the output of rootpool doctor"
     )
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    torch = sys.modules.get("torch")  # not imported, so not the one who raised it
+    return torch is not None and isinstance(error, torch.OutOfMemoryError)

@@ -1,4 +1,4 @@
-"""The table of commands. Each imports what it needs when it runs, so ``--help`` needs torch alone."""
+"""The table of commands. Each imports what it needs when it runs, so that ``--help`` imports nothing."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ Arguments = argparse.Namespace
 
 @dataclass(frozen=True)
 class Command:
-    """A subcommand: what it says of itself, its arguments, what it does."""
+    """A subcommand: its help, its arguments and the function that runs it."""
 
     summary: str
     examples: str
     arguments: Callable[[argparse.ArgumentParser], None]
     run: Callable[[Arguments], int]
-    when_stopped: str = ""  # said at Ctrl-C: how to go on
+    when_stopped: str = ""  # said at Ctrl-C: how to continue
 
     def fill(self, parser: argparse.ArgumentParser) -> None:
-        """Give the parser what it has to know."""
+        """Add the arguments and defaults of this command to its parser."""
         self.arguments(parser)
         parser.add_argument(
             "--traceback", action="store_true", help="show where an error came from"
@@ -41,13 +41,17 @@ def _train_arguments(parser: argparse.ArgumentParser) -> None:
         "--recipe",
         required=True,
         metavar="RECIPE",
-        help="a name of 'rootpool recipes', or your own file.yaml",
+        help="a name from 'rootpool recipes', or your own file.yaml",
     )
-    add("--data", metavar="PATH", help="the images; photo-patches needs none")
+    add("--data", metavar="PATH", help="the images; the recipes patches-* need none")
     add("--weights", metavar="FILE", help="a checkpoint to start from (fine-tuning)")
     add("--output", metavar="FOLDER", help="default: runs/RECIPE")
-    add("--resume", action="store_true", help="go on from last.ckpt in the output folder")
-    add("--on-bad-image", choices=["raise", "skip"], help="default: raise at the first")
+    add("--resume", action="store_true", help="continue from last.ckpt in the output folder")
+    add(
+        "--on-bad-image",
+        choices=["raise", "skip"],
+        help="default: raise at the first unreadable image",
+    )
     add("--show", action="store_true", help="print the effective configuration and stop")
     add(
         "overrides",
@@ -58,7 +62,7 @@ def _train_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _train(arguments: Arguments) -> int:
-    from rootpool.train.command import train
+    from .training import train
 
     return train(
         arguments.recipe,
@@ -74,11 +78,11 @@ def _train(arguments: Arguments) -> int:
 
 def _evaluate_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("checkpoint", metavar="CHECKPOINT", help="best.ckpt or last.ckpt of a run")
-    parser.add_argument("--data", metavar="PATH", help="default: the data of the training")
+    parser.add_argument("--data", metavar="PATH", help="default: the data that it was trained on")
 
 
 def _evaluate(arguments: Arguments) -> int:
-    from rootpool.train.command import evaluate
+    from .training import evaluate
 
     return evaluate(arguments.checkpoint, arguments.data)
 
@@ -89,19 +93,19 @@ def _predict_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _predict(arguments: Arguments) -> int:
-    from rootpool.train.command import predict
+    from .training import predict
 
     return predict(arguments.checkpoint, arguments.images)
 
 
 def _recipes_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "words", nargs="*", metavar="WORD", help="list those whose name has all words"
+        "words", nargs="*", metavar="WORD", help="list only names that contain every WORD"
     )
 
 
 def _recipes(arguments: Arguments) -> int:
-    from rootpool.train.command import recipes
+    from .recipes import recipes
 
     return recipes(arguments.words)
 
@@ -116,7 +120,7 @@ def _demo_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="METHOD",
         help="default: a selection; 'all' for every method",
     )
-    add("--workers", type=int, metavar="N", help="runs at a time (default: one a core)")
+    add("--workers", type=int, metavar="N", help="runs at a time (default: one per core)")
 
 
 def _demo(arguments: Arguments) -> int:
@@ -133,7 +137,7 @@ def _paper_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--seeds", type=int, default=3, metavar="N", help="of every training (default: %(default)s)"
     )
-    add("--workers", type=int, metavar="N", help="trainings at a time (default: one a core)")
+    add("--workers", type=int, metavar="N", help="trainings at a time (default: one per core)")
     add("--data", metavar="PATH", help="train on these images instead of the embedded ones")
     add("--recipes", metavar="FAMILY", help="such as resnet50-imagenet (default: by the data)")
     add("--weights", metavar="FILE", help="a checkpoint to start from (fine-tuning)")
@@ -158,7 +162,7 @@ def _paper(arguments: Arguments) -> int:
 
 
 def _doctor_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="the same for programs")
+    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _doctor(arguments: Arguments) -> int:
@@ -168,7 +172,7 @@ def _doctor(arguments: Arguments) -> int:
 
 
 def _completion_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("shell", choices=["bash", "zsh", "fish"])
+    parser.add_argument("shell", choices=["bash", "zsh", "tcsh"])
 
 
 def _completion(arguments: Arguments) -> int:
@@ -178,7 +182,7 @@ def _completion(arguments: Arguments) -> int:
     return 0
 
 
-AGAIN = "; the same command goes on where this one was"
+AGAIN = "; run the same command again to continue"
 
 COMMANDS = {
     "demo": Command(
@@ -196,22 +200,22 @@ COMMANDS = {
         AGAIN,
     ),
     "train": Command(
-        "train a network by a recipe of the paper, or by yours",
+        "train a network by one of the paper's recipes, or by your own",
         "rootpool train --recipe patches-exact\n"
         "rootpool train --recipe alexnet-imagenet-exact --data PATH trainer.devices=8\n"
         "rootpool train --recipe patches-exact --resume",
         _train_arguments,
         _train,
-        "; what was saved is good, --resume goes on from it",
+        "; continue from the last checkpoint with --resume",
     ),
     "evaluate": Command(
-        "the errors of a trained network on its data, or on yours",
+        "measure the errors of a trained network, on its own data or on yours",
         "rootpool evaluate runs/patches-exact/best.ckpt",
         _evaluate_arguments,
         _evaluate,
     ),
     "predict": Command(
-        "the five most probable classes of each image",
+        "print the five most probable classes of each image",
         "rootpool predict runs/birds-exact/best.ckpt cardinal.jpg wren.jpg",
         _predict_arguments,
         _predict,
@@ -223,7 +227,7 @@ COMMANDS = {
         _recipes,
     ),
     "doctor": Command(
-        "versions, devices, check of the numerics: for bug reports",
+        "print versions and devices and check the numerics: for bug reports",
         "rootpool doctor\nrootpool doctor --json",
         _doctor_arguments,
         _doctor,
@@ -231,7 +235,6 @@ COMMANDS = {
     "completion": Command(
         "print a script that lets a shell complete our commands",
         "rootpool completion bash > ~/.local/share/bash-completion/completions/rootpool\n"
-        "rootpool completion fish > ~/.config/fish/completions/rootpool.fish\n"
         "rootpool completion zsh > _rootpool   # in a folder of $fpath",
         _completion_arguments,
         _completion,
@@ -247,7 +250,7 @@ examples:
 
 exit codes:
   0    done
-  1    an error, explained in one line; --traceback shows where it came from
+  1    an error, explained on stderr; --traceback shows where it came from
   2    wrong usage
   130  stopped by Ctrl-C
   141  the reader of the output has left, as head does

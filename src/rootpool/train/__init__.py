@@ -1,14 +1,15 @@
 """Training: recipes, the hybrid protocol, data, studies. Needs the extra ``train``."""
 
+from rootpool.recipes import Recipe, SettingsError, load_recipe, recipe_names
+
 from .datamodule import ImageData
 from .evaluation import TrainedRun, evaluate, load_run, predict
 from .hybrid import HybridProtocol, HybridSchedule, covariance_pools, set_method
 from .module import PooledTraining
 from .nonfinite import NonFiniteError
-from .recipes import Recipe, load_recipe, recipe_names
 from .replay import Replay, replay
 from .run import Run, prepare
-from .settings import SettingsError, resolve
+from .settings import resolve
 
 __all__ = [
     "HybridProtocol",

@@ -161,10 +161,10 @@ def _callbacks(settings: Namespace, output: Path, progress: bool) -> list[Callba
 
 
 def _check_output(output: Path, resume: bool) -> None:
-    # What rank zero has written a moment ago is no other run.
+    # Other ranks would meet what rank zero has written a moment ago.
     if getattr(rank_zero_only, "rank", 0):
         return
     if (output / "config.yaml").exists() and not resume:
         raise SettingsError(
-            f"{output} holds a run already; go on with it by --resume, or name another folder by --output"
+            f"{output} already contains a run; continue it with --resume or choose another --output"
         )

@@ -1,0 +1,21 @@
+"""Recipes: experiments composed of a family, a method and a protocol. Imports neither torch nor Lightning."""
+
+from .config import SettingsError, apply_overrides, merge
+from .family import Family, families
+from .methods import pooling_names
+from .recipe import HYBRID, STANDALONE, Recipe, load_recipe, recipe, recipe_names
+
+__all__ = [
+    "HYBRID",
+    "STANDALONE",
+    "Family",
+    "Recipe",
+    "SettingsError",
+    "apply_overrides",
+    "families",
+    "load_recipe",
+    "merge",
+    "pooling_names",
+    "recipe",
+    "recipe_names",
+]

@@ -1,0 +1,73 @@
+"""Families of recipes: what the experiments with one network on one data set share.
+
+A family is a YAML file in the folder ``families``. It holds settings and, besides them,
+
+- ``about``: one line;
+- ``base``: another family, whose settings it changes;
+- ``protocols``: for each way of training besides the plain one, the settings that it adds;
+- ``methods``: for single methods, the settings that differ;
+- ``needs``: what the user has to bring, as option and description;
+- ``fine_tunes``: the family whose checkpoints it starts from, of the same method.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import resources
+from typing import Any
+
+from .config import merge, read_yaml
+
+__all__ = ["Family", "families"]
+
+_FOLDER = resources.files(__package__) / "families"
+
+
+@dataclass(frozen=True)
+class Family:
+    """What the experiments with one network on one data set share.
+
+    Args:
+        name: the first part of the names of its recipes.
+        about: one line.
+        config: settings of every recipe.
+        protocols: by protocol, the settings that it adds.
+        methods: by method, the settings that differ.
+        needs: what the user has to bring, as option: what it is.
+        fine_tunes: the family whose checkpoints it starts from.
+    """
+
+    name: str
+    about: str
+    config: Mapping[str, Any]
+    protocols: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    methods: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    needs: Mapping[str, str] = field(default_factory=dict)
+    fine_tunes: str | None = None
+
+
+@functools.cache
+def families() -> dict[str, Family]:
+    """All families by name.
+
+    >>> families()["alexnet-imagenet"].about
+    'AlexNet on ImageNet'
+    """
+    suffix = ".yaml"
+    files = sorted(file.name for file in _FOLDER.iterdir() if file.name.endswith(suffix))
+    return {name: _family(name) for name in (file.removesuffix(suffix) for file in files)}
+
+
+def _family(name: str) -> Family:
+    content = _content(name)
+    parts = ("about", "protocols", "methods", "needs", "fine_tunes")
+    given = {part: content.pop(part) for part in parts if part in content}
+    return Family(name, config=content, **given)
+
+
+def _content(name: str) -> dict[str, Any]:
+    content = read_yaml(_FOLDER / f"{name}.yaml")
+    base = content.pop("base", None)
+    return content if base is None else merge(_content(base), content)
