@@ -1,7 +1,5 @@
-"""The documentation keeps its word: its code runs, its commands exist, its reference is complete."""
+"""The documentation keeps its word: its code runs, and its commands are understood."""
 
-import importlib
-import re
 import runpy
 from pathlib import Path
 
@@ -14,15 +12,6 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 OWN_DATA = DOCS / "tutorials" / "own-data.md"
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
-# The modules whose public names a page of the reference lists.
-REFERENCE = {
-    "linalg": ["linalg"],
-    "nn": ["nn"],
-    "models": ["models"],
-    "analysis": ["analysis", "analysis.callbacks", "analysis.statistics"],
-    "reports": ["report.plots", "report"],
-    "train": ["train"],
-}
 
 
 def name(page):
@@ -72,14 +61,6 @@ def test_commands_are_understood(page):
             choose(getattr(arguments, "entries", []))
 
 
-@pytest.mark.parametrize("page", REFERENCE)
-def test_reference_is_complete(page):
-    text = (DOCS / "api" / f"{page}.md").read_text(encoding="utf-8")
-    listed = re.findall(r"^::: [\w.]+\.(\w+)$", text, re.MULTILINE)
-    public = [n for m in REFERENCE[page] for n in importlib.import_module(f"rootpool.{m}").__all__]
-    assert sorted(listed) == sorted(public)
-
-
 def test_pictures_are_drawn():
     tool = runpy.run_path(str(ROOT / "scripts" / "gradient_pictures.py"))
     text = (DOCS / "gradients.md").read_text(encoding="utf-8")
@@ -88,6 +69,7 @@ def test_pictures_are_drawn():
         assert f"(images/{picture}.svg)" in text
 
 
+@pytest.mark.slow
 def test_own_data_from_the_first_block_to_the_last(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     quick = ["trainer.max_epochs=1", "trainer.limit_train_batches=2", "trainer.limit_val_batches=2"]

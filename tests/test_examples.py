@@ -1,6 +1,5 @@
-"""The examples run, are short, and show what they say."""
+"""The examples run, and show what they say."""
 
-import ast
 import re
 import runpy
 from pathlib import Path
@@ -46,19 +45,17 @@ def procrustes(out):
     assert end < 1e-6 * start
 
 
-SHOWN = {
-    f.__name__: f for f in (stable_eigh_loss, zca_whitening, timm_head, hybrid_loop, procrustes)
-}
+def readme(out):
+    assert "tensor([nan, nan, nan])" in out
+    assert "tensor([0.5000, 0.5000, 0.5000]) exact" in out
 
 
-@pytest.mark.parametrize("example", SHOWN)
-def test_example_shows_its_point(example, capsys):
-    runpy.run_path(str(EXAMPLES / f"{example}.py"))
-    SHOWN[example](capsys.readouterr().out)
+TRAIN = (timm_head, hybrid_loop)
+SHOWN = [stable_eigh_loss, zca_whitening, procrustes, readme]
+SHOWN += [pytest.param(check, marks=pytest.mark.slow) for check in TRAIN]
 
 
-@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
-def test_example_is_short_and_documented(path):
-    text = path.read_text(encoding="utf-8")
-    assert len(text.splitlines()) < 80
-    assert ast.get_docstring(ast.parse(text))
+@pytest.mark.parametrize("check", SHOWN)
+def test_example_shows_its_point(check, capsys):
+    runpy.run_path(str(EXAMPLES / f"{check.__name__}.py"))
+    check(capsys.readouterr().out)

@@ -1,24 +1,29 @@
+"""What importing rootpool does to a process: as little as possible."""
+
 import json
 import subprocess
 import sys
 
+CODE = """
+import json, sys, threading
+import rootpool
+rootpool.__version__
+seen = {"light": sorted(sys.modules)}
+import torch
+threads, before = torch.get_num_threads(), set(sys.modules)
+rootpool.linalg.sqrtm, rootpool.nn.CovariancePool
+seen["layers"] = sorted(set(sys.modules) - before)
+seen["threads"] = [threading.active_count(), torch.get_num_threads() - threads]
+print(json.dumps(seen))
+"""
 
-def modules(code: str) -> set[str]:
-    """What is imported by some code, apart from the standard library."""
-    show = "import json, sys; print(json.dumps(sorted(sys.modules)))"
-    done = subprocess.run(
-        [sys.executable, "-c", f"{code}; {show}"], capture_output=True, text=True, check=True
-    )
-    return set(json.loads(done.stdout)) - sys.stdlib_module_names
 
-
-def test_the_layers_bring_nothing_but_torch_and_each_other():
-    foreign = modules("import torch, rootpool.nn") - modules("import torch")
+def test_import_is_light():
+    done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=True)
+    seen = json.loads(done.stdout)
+    assert "torch" not in seen["light"], "torch is imported at the first use of a layer"
+    foreign = set(seen["layers"]) - sys.stdlib_module_names
     assert {name.split(".")[0] for name in foreign} == {"rootpool"}
-    layers = {name.split(".")[1] for name in foreign if "." in name}
-    assert not layers & {"models", "train", "analysis", "cli"}
-
-
-def test_torch_is_imported_at_the_first_use():
-    assert "torch" not in modules("import rootpool; rootpool.__version__")
-    assert "torch" in modules("import rootpool; rootpool.linalg.sqrtm")
+    layers = {name.split(".")[1] for name in foreign}
+    assert not layers & {"models", "train", "heads", "analysis", "report", "paper", "cli"}
+    assert seen["threads"] == [1, 0], "no thread is started, and the number of threads stays"
