@@ -1,6 +1,4 @@
-"""The monitors in real training runs of a small model."""
-
-import math
+"""The spectrum monitor in real training runs of a small model."""
 
 import pytest
 import torch
@@ -10,8 +8,8 @@ lightning = pytest.importorskip("lightning.pytorch")
 from lightning.pytorch import LightningModule, Trainer  # noqa: E402
 from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 
-from rootpool.analysis import gradient_statistics, spectrum_statistics  # noqa: E402
-from rootpool.analysis.callbacks import GradientMonitor, SpectrumMonitor  # noqa: E402
+from rootpool.analysis import spectrum_statistics  # noqa: E402
+from rootpool.analysis.callbacks import SpectrumMonitor  # noqa: E402
 from rootpool.nn import CovariancePool  # noqa: E402
 
 
@@ -73,9 +71,8 @@ pytestmark = pytest.mark.filterwarnings(
 )
 
 
-@pytest.mark.parametrize("monitor", [SpectrumMonitor, GradientMonitor])
-def test_off_by_default(monitor):
-    watcher = monitor()
+def test_off_by_default():
+    watcher = SpectrumMonitor()
     _, net = fit(watcher, epochs=1)
     assert watcher.records == []
     assert hooks(net) == 0
@@ -99,54 +96,11 @@ def test_spectrum_monitor_records_what_enters_each_covariance():
     assert logged == watcher.records[-1]["rank"]
 
 
-def test_monitors_do_not_change_the_training():
+def test_the_monitor_does_not_change_the_training():
     _, plain = fit()
-    _, watched = fit(SpectrumMonitor(1), GradientMonitor(1))
+    _, watched = fit(SpectrumMonitor(1))
     for a, b in zip(plain.parameters(), watched.parameters(), strict=True):
         assert torch.equal(a, b)
-
-
-def test_gradient_monitor_records_what_each_pool_sends_back():
-    watcher = GradientMonitor(every_n_steps=5)
-    _, net = fit(watcher)
-    assert [r["step"] for r in watcher.records if r["pool"] == "second"] == [0, 5, 10]
-    for record in watcher.records:
-        assert record["nonfinite"] == 0
-        assert record["norm"] >= record["largest"] > 0
-    first = next(r for r in watcher.records if r["pool"] == "pool")
-    second = next(r for r in watcher.records if r["pool"] == "second")
-    assert math.isnan(first["largest_kernel"])  # exact has no kernel
-    same = gradient_statistics(net.seen[0], "svd-trunc", compute_dtype=torch.float32)
-    assert {k: second[k] for k in ("clamped", "tied", "largest_kernel")} == {
-        k: same[k] for k in ("clamped", "tied", "largest_kernel")
-    }
-
-
-def test_gradient_monitor_sees_the_gradient_of_the_loss():
-    """The only pool, no reduction: the gradient of the loss with respect to the images themselves."""
-
-    class Plain(Net):
-        def __init__(self):
-            super().__init__()
-            self.head = torch.nn.Linear(self.second.out_features, 3)
-            self.gradients = []
-
-        def forward(self, x):
-            if x.requires_grad:
-                x.register_hook(self.gradients.append)
-            return self.head(self.second(x))
-
-    torch.manual_seed(0)
-    net, watcher = Plain(), GradientMonitor(every_n_steps=3)
-    Trainer(
-        max_epochs=1, accelerator="cpu", callbacks=[watcher], logger=False, limit_val_batches=0,
-        enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
-    ).fit(net, batches(), batches(2))  # fmt: skip
-    assert [r["step"] for r in watcher.records] == [0, 3]
-    for record in watcher.records:
-        gradient = net.gradients[record["step"]]
-        assert record["norm"] == pytest.approx(float(gradient.norm()), rel=1e-5)
-        assert record["largest"] == float(gradient.abs().max())
 
 
 def test_samples_limits_the_maps():
@@ -156,7 +110,7 @@ def test_samples_limits_the_maps():
     assert {k: watcher.records[1][k] for k in expected} == expected
 
 
-def test_accumulated_gradients_look_once_a_step():
+def test_accumulated_gradients_are_measured_once_per_step():
     watcher = SpectrumMonitor(every_n_steps=1)
     _, net = fit(watcher, epochs=1, accumulate_grad_batches=3)
     assert [r["step"] for r in watcher.records if r["pool"] == "pool"] == [0, 1]
@@ -190,15 +144,14 @@ def test_hooks_go_when_training_breaks():
     assert hooks(net) == 0
 
 
-@pytest.mark.parametrize("monitor", [SpectrumMonitor, GradientMonitor])
-def test_wrong_arguments(monitor):
+def test_wrong_arguments():
     with pytest.raises(ValueError, match="every_n_steps must be an integer >= 0, got -1"):
-        monitor(every_n_steps=-1)
+        SpectrumMonitor(every_n_steps=-1)
     with pytest.raises(ValueError, match="samples must be an integer >= 1, got 0"):
-        monitor(samples=0)
+        SpectrumMonitor(samples=0)
 
 
-def test_only_the_process_of_rank_zero_looks():
+def test_only_the_process_of_rank_zero_measures():
     class Elsewhere:
         global_step, current_epoch, is_global_zero = 0, 0, False
 

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 import matrices
-from rootpool.analysis import effective_smoothness, smoothness_by_method, with_method
-from rootpool.nn import METHODS, CovariancePool, Exact, SVDPade
+from rootpool.analysis import effective_smoothness
+from rootpool.nn import CovariancePool
 
 
 class Quadratic(nn.Module):
@@ -168,31 +168,6 @@ def test_no_direction_and_broken_gradients_are_nan():
     assert math.isnan(effective_smoothness(broken, value, None)["beta"])
 
 
-def test_by_method_restores_the_method():
-    torch.manual_seed(0)
-    model = Net(SVDPade(degree=7)).eval()
-    names = ["exact", "svd-taylor", "svd-trunc"]
-    records = smoothness_by_method(model, cross_entropy, batch(), names)
-    assert [r["method"] for r in records] == names
-    assert model.pool.method == SVDPade(degree=7)
-    with with_method(model, "exact"):
-        assert model.pool.method == Exact()
-        assert records[0] == {
-            "method": "exact",
-            **effective_smoothness(model, cross_entropy, batch()),
-        }
-    # 36 positions, 6 channels: all is well conditioned, and an exact kernel is an exact gradient.
-    assert records[2]["beta"] == pytest.approx(records[0]["beta"], rel=1e-4)
-    assert set(names) < set(METHODS)
-
-
-def test_a_method_is_restored_after_an_error():
-    model = Net()
-    with pytest.raises(RuntimeError, match="on purpose"), with_method(model, "svd-pi"):
-        raise RuntimeError("on purpose")
-    assert model.pool.method == Exact()
-
-
 def test_wrong_arguments():
     model = Quadratic(torch.eye(2).double(), matrices.random(2))
     for steps in ((), (0.0,), (1.0, math.inf)):
@@ -203,5 +178,3 @@ def test_wrong_arguments():
     model.requires_grad_(False)
     with pytest.raises(ValueError, match="no parameter of the model requires a gradient"):
         effective_smoothness(model, value, None)
-    with pytest.raises(ValueError, match="no CovariancePool"), with_method(model, "exact"):
-        pass

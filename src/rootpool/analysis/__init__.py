@@ -1,13 +1,12 @@
-"""Measures of covariances, gradients and methods that anyone can use on their own model.
+"""Measures of covariances, gradients and methods for your own models.
 
-Numbers in, records out: a record is a flat dict of numbers and strings. The Lightning callbacks that
-take these measures during training are in :mod:`rootpool.analysis.callbacks`, which is not imported
-here, so that the measures need torch alone.
+They return records, flat dicts of numbers and strings. The Lightning callbacks that measure during training
+are in :mod:`rootpool.analysis.callbacks`, which is not imported here, so that the measures need only torch.
 """
 
-from .gradients import gradient_statistics, kernel_statistics, tensor_statistics
-from .records import Record, mean_by, read_records, write_records
-from .smoothness import effective_smoothness, smoothness_by_method, with_method
+from .gradients import gradient_statistics, kernel_statistics
+from .records import Record, read_records, write_records
+from .smoothness import effective_smoothness
 from .spectrum import covariance_eigenvalues, spectrum_statistics
 from .timing import machine, time_methods
 
@@ -18,12 +17,8 @@ __all__ = [
     "gradient_statistics",
     "kernel_statistics",
     "machine",
-    "mean_by",
     "read_records",
-    "smoothness_by_method",
     "spectrum_statistics",
-    "tensor_statistics",
     "time_methods",
-    "with_method",
     "write_records",
 ]

@@ -1,4 +1,4 @@
-"""What a method does to gradients: their size, and the kernel behind them."""
+"""The gradients of a method: their size, and the kernel behind them."""
 
 from __future__ import annotations
 
@@ -14,27 +14,13 @@ from rootpool.nn.spectral_roots import SpectralRoot
 
 from .spectrum import covariance_eigenvalues
 
-__all__ = ["gradient_statistics", "kernel_rule", "kernel_statistics", "tensor_statistics"]
-
-
-def tensor_statistics(gradient: Tensor) -> dict[str, float]:
-    """Euclidean ``norm``, ``largest`` magnitude and number of ``nonfinite`` entries.
-
-    >>> tensor_statistics(torch.tensor([3.0, -4.0]))
-    {'norm': 5.0, 'largest': 4.0, 'nonfinite': 0}
-    """
-    gradient = gradient.detach().double()
-    return {
-        "norm": float(torch.linalg.vector_norm(gradient)),
-        "largest": float(gradient.abs().amax()) if gradient.numel() else 0.0,
-        "nonfinite": int((~gradient.isfinite()).sum()),
-    }
+__all__ = ["gradient_statistics", "kernel_rule", "kernel_statistics"]
 
 
 def kernel_statistics(
     features: Tensor, method: str | Method, *, compute_dtype: torch.dtype = torch.float64
 ) -> dict[str, float]:
-    r"""How hard the covariances of some features are for a method.
+    r"""How difficult the covariances of some features are for the gradient of a method.
 
     Returns:
         ``clamped``, the share of eigenvalues at or below the eps of ``compute_dtype``, which the
@@ -92,13 +78,14 @@ def gradient_statistics(
 
     Args:
         features: ``(B, C, H, W)`` or ``(B, C, N)``, B at least 1.
-        method: a name in ``METHODS`` or ``BASELINES``, or a method with its parameters.
-        upstream: the gradient at the output, the triangles; default: normal numbers, always the same
-            for one shape, of norm one for each map.
-        compute_dtype: what the pooling is computed in.
+        method: a name in ``METHODS``, or a method with its parameters.
+        upstream: the gradient at the output, the triangles. By default normal numbers of norm one per
+            map, the same at every call.
+        compute_dtype: precision of the pooling.
 
     Returns:
-        :func:`tensor_statistics` of the gradient and :func:`kernel_statistics`.
+        Euclidean ``norm``, ``largest`` magnitude and number of ``nonfinite`` entries of the gradient, and
+        :func:`kernel_statistics`.
 
     >>> X = torch.randn(2, 8, 7, 7, generator=torch.Generator().manual_seed(0))
     >>> gradient_statistics(X, "exact")["nonfinite"]
@@ -113,8 +100,11 @@ def gradient_statistics(
         (gradient,) = torch.autograd.grad(
             pooled, X, _unit_normal(pooled) if upstream is None else upstream
         )
+    gradient = gradient.double()
     return {
-        **tensor_statistics(gradient),
+        "norm": float(torch.linalg.vector_norm(gradient)),
+        "largest": float(gradient.abs().amax()),
+        "nonfinite": int((~gradient.isfinite()).sum()),
         **kernel_statistics(X, method, compute_dtype=compute_dtype),
     }
 

@@ -1,4 +1,4 @@
-"""Records, flat dicts of numbers and strings: in files, and averaged over groups."""
+"""Records, flat dicts of numbers and strings, in CSV and JSON files."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import csv
 import io
 import json
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from rootpool.files import write_atomically
 
-__all__ = ["Record", "Value", "mean_by", "read_json", "read_records", "write_records"]
+__all__ = ["Record", "read_json", "read_records", "write_json", "write_records"]
 
-Value: TypeAlias = float | int | str | bool | None
-Record: TypeAlias = dict[str, Value]
+# Values are numbers, strings, truth values or None; which of them a key holds is known where it is used.
+Record: TypeAlias = dict[str, Any]
 
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
@@ -24,23 +24,39 @@ _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 # Formats: text from records, records from text
 
 
-def _to_json(records: Sequence[Record]) -> str:
-    """Strict JSON: numbers that are not finite become the strings that JavaScript has for them."""
-
-    def plain(value: Value) -> Value:
-        if isinstance(value, float) and not math.isfinite(value):
-            return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-        return value
-
-    rows = [{key: plain(value) for key, value in record.items()} for record in records]
-    return json.dumps(rows, indent=1, allow_nan=False) + "\n"
+def _to_json(content: Any) -> str:
+    return json.dumps(_named(content), indent=1, allow_nan=False) + "\n"
 
 
-def _from_json(text: str) -> list[Record]:
-    return [
-        {k: _NOT_FINITE.get(v, v) if isinstance(v, str) else v for k, v in record.items()}
-        for record in json.loads(text)
-    ]
+def _named(value: Any) -> Any:
+    """The value with numbers that are not finite as strings: strict JSON has no number for them."""
+    if isinstance(value, Mapping):
+        return {key: _named(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_named(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
+def _from_json(text: str) -> Any:
+    return _numbered(json.loads(text))
+
+
+def _numbered(value: Any) -> Any:
+    """The inverse of :func:`_named`."""
+    if isinstance(value, dict):
+        return {key: _numbered(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_numbered(item) for item in value]
+    return _NOT_FINITE.get(value, value) if isinstance(value, str) else value
+
+
+def _records_from_json(text: str) -> list[Record]:
+    records: list[Record] = _from_json(text)
+    if not isinstance(records, list) or not all(isinstance(r, dict) for r in records):
+        raise ValueError("it is not a list of records")
+    return records
 
 
 def _to_csv(records: Sequence[Record]) -> str:
@@ -57,8 +73,8 @@ def _from_csv(text: str) -> list[Record]:
     return [{key: _number(cell) for key, cell in row.items() if cell != ""} for row in rows]
 
 
-def _number(cell: str) -> Value:
-    """The number or truth value that a cell holds, or the cell."""
+def _number(cell: str) -> float | str:
+    """The number or truth value in a cell, or else its text."""
     if cell in ("True", "False"):
         return cell == "True"
     for kind in (int, float):
@@ -70,7 +86,7 @@ def _number(cell: str) -> Value:
 
 
 _FORMATS: dict[str, tuple[Callable[[Sequence[Record]], str], Callable[[str], list[Record]]]] = {
-    ".json": (_to_json, _from_json),
+    ".json": (_to_json, _records_from_json),
     ".csv": (_to_csv, _from_csv),
 }
 
@@ -105,45 +121,27 @@ def read_records(path: str | Path) -> list[Record]:
     parse = _format(path)[1]
     try:
         return parse(path.read_text(encoding="utf-8"))
-    except (ValueError, TypeError, AttributeError, RecursionError, csv.Error) as error:
-        raise ValueError(f"{path} holds no records ({error})") from error
+    except (ValueError, TypeError, RecursionError, csv.Error) as error:
+        raise ValueError(f"{path} does not contain records ({error})") from error
+
+
+def write_json(content: Mapping[str, Any], path: str | Path) -> None:
+    """Write a result, a dictionary of plain values, whole or not at all.
+
+    Numbers that are not finite are written as strings (strict JSON has none), and come back as numbers.
+    """
+    write_atomically(path, _to_json(content))
 
 
 def read_json(path: str | Path, *keys: str) -> dict[str, Any]:
-    """A dictionary, with at least these keys, from a file that we keep results in."""
+    """Read a dictionary that :func:`write_json` wrote; it must have at least these keys."""
     try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
+        content = _from_json(Path(path).read_text(encoding="utf-8"))
         missing = [key for key in keys if key not in content]
         if missing or not isinstance(content, dict):
             raise ValueError(f"it has no {', '.join(missing) or 'keys'}")
     except (ValueError, TypeError, RecursionError) as error:
-        raise ValueError(f"{path} is damaged ({error}); remove it, and it is made anew") from error
+        raise ValueError(
+            f"{path} is corrupt ({error}); delete it and it will be recomputed"
+        ) from error
     return content
-
-
-# --------------------------------------------------------------------------------------------------
-
-
-def mean_by(records: Iterable[Record], *keys: str) -> list[Record]:
-    """Means of all numbers over the records that agree in ``keys``, in order of appearance.
-
-    >>> mean_by(
-    ...     [{"epoch": 0, "rank": 3}, {"epoch": 0, "rank": 4}, {"epoch": 1, "rank": 5}], "epoch"
-    ... )
-    [{'epoch': 0, 'rank': 3.5}, {'epoch': 1, 'rank': 5.0}]
-    """
-    groups: dict[tuple[Value, ...], list[Record]] = {}
-    for record in records:
-        groups.setdefault(tuple(record.get(key) for key in keys), []).append(record)
-    return [
-        {**dict(zip(keys, which, strict=True)), **_means(g, keys)} for which, g in groups.items()
-    ]
-
-
-def _means(group: Sequence[Record], without: Sequence[str]) -> Record:
-    columns: dict[str, list[float]] = {}
-    for record in group:
-        for key, value in record.items():
-            if key not in without and isinstance(value, int | float):
-                columns.setdefault(key, []).append(value)
-    return {key: sum(values) / len(values) for key, values in columns.items()}

@@ -11,19 +11,14 @@ over a range of steps t. Small is smooth.
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from rootpool.nn import CovariancePool, Method, resolve_method
-
-from .records import Record
-
-__all__ = ["effective_smoothness", "smoothness_by_method", "with_method"]
+__all__ = ["effective_smoothness"]
 
 Loss = Callable[[nn.Module, Any], Tensor]
 Parameters = dict[str, Tensor]
@@ -119,41 +114,3 @@ def effective_smoothness(
         ratios.append(_norm(there[name] - here[name] for name in start) / (t * norm))
     beta, which = torch.stack(ratios).max(0)  # NaN wins
     return {"beta": float(beta), "step": float(steps[int(which)]), "gradient_norm": float(norm)}
-
-
-@contextlib.contextmanager
-def with_method(model: nn.Module, method: str | Method) -> Iterator[None]:
-    """All covariance pools of a model with another method, for a while."""
-    pools = [module for module in model.modules() if isinstance(module, CovariancePool)]
-    if not pools:
-        raise ValueError("the model has no CovariancePool whose method could be changed")
-    before = [pool.method for pool in pools]
-    try:
-        for pool in pools:
-            pool.method = resolve_method(method)
-        yield
-    finally:
-        for pool, old in zip(pools, before, strict=True):
-            pool.method = old
-
-
-def smoothness_by_method(
-    model: nn.Module,
-    loss: Loss,
-    batch: Any,
-    methods: Iterable[str],
-    *,
-    steps: Sequence[float] = STEPS,
-) -> list[Record]:
-    """:func:`effective_smoothness` with each method in the covariance pools of one model.
-
-    The forward of all roots by eigendecomposition is the same, so what differs between their records is
-    the gradient alone.
-    """
-    records: list[Record] = []
-    for method in methods:
-        with with_method(model, method):
-            records.append(
-                {"method": method, **effective_smoothness(model, loss, batch, steps=steps)}
-            )
-    return records

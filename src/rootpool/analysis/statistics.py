@@ -1,7 +1,7 @@
 r"""Paired comparisons over seeds: how large a difference is, and how sure we can be of it.
 
 Two runs with the same seed share data order and initial weights, so their difference varies less than
-either. Over n seeds with differences :math:`d_i`, Student's t gives
+either value does. Over n seeds with differences :math:`d_i`, Student's t gives
 
 .. math:: \bar d \pm t_{n-1}\, s_d / \sqrt n .
 """
@@ -33,7 +33,7 @@ __all__ = [
 class PairedDifference:
     """Mean of ``a - b`` with its confidence interval and two-sided p-value.
 
-    Neither is known where the differences show no spread: from one pair, or if all are equal.
+    Interval and p-value are None where the differences have no spread: one pair, or all of them equal.
     """
 
     mean: float
@@ -45,7 +45,7 @@ class PairedDifference:
 
     @property
     def clear(self) -> bool:
-        """Whether the interval leaves zero out."""
+        """Whether the interval does not contain zero."""
         return self.p_value is not None and self.p_value < 1 - self.confidence
 
 
@@ -54,8 +54,8 @@ def paired_difference(
 ) -> PairedDifference:
     """Mean of ``a - b`` by Student's t for paired values.
 
-    Differences that are equal up to rounding count as equal. Student's t would be certain of them, but
-    they say that seeds are few or values coarse (errors are whole numbers of images).
+    Differences that are equal up to rounding count as equal. Student's t would call them certain, but they
+    only mean that there are few seeds or coarse values (errors are whole numbers of images).
 
     >>> d = paired_difference([3.0, 2.0, 4.0], [1.0, 1.0, 1.0])
     >>> f"{d.mean:.1f}, {d.low:.2f} to {d.high:.2f}, p = {d.p_value:.3f}"
@@ -63,38 +63,39 @@ def paired_difference(
     """
     a, b = list(a), list(b)
     if len(a) != len(b) or not a:
-        raise ValueError(f"pairs need as many values on either side, got {len(a)} and {len(b)}")
+        raise ValueError(
+            f"pairs need the same number of values on both sides, got {len(a)} and {len(b)}"
+        )
     if not 0 < confidence < 1:
-        raise ValueError(f"confidence lies between 0 and 1, got {confidence}")
+        raise ValueError(f"confidence must be between 0 and 1, got {confidence}")
     bad = [value for value in a + b if not math.isfinite(value)]
     if bad:
         raise ValueError(
-            f"got {bad[0]} among the values; leave out the seeds that failed, and say so"
+            f"got {bad[0]} among the values; leave out the seeds that failed and report how many"
         )
     n = len(a)
     rounding = 8 * math.ulp(max(map(abs, a + b)))
     differences = [x - y for x, y in zip(a, b, strict=True)]
     mean = fmean(differences)
     mean = 0.0 if abs(mean) <= rounding else mean
-    error = stdev(differences) / math.sqrt(n) if n > 1 else 0.0
-    if error <= rounding:
+    if n == 1 or stdev(differences) / math.sqrt(n) <= rounding:
         return PairedDifference(mean, None, None, None, n, confidence)
-    reach = float(stats.t.ppf((1 + confidence) / 2, n - 1)) * error
-    p_value = float(2 * stats.t.sf(abs(mean) / error, n - 1))
-    return PairedDifference(mean, mean - reach, mean + reach, p_value, n, confidence)
+    test = stats.ttest_rel(a, b)
+    low, high = map(float, test.confidence_interval(confidence))
+    return PairedDifference(mean, low, high, float(test.pvalue), n, confidence)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """P-values of several comparisons, corrected so that one false alarm among all stays as rare.
+    """P-values corrected for several comparisons, so that a false alarm among all of them stays rare.
 
-    Holm's step-down method: the k-th smallest of m is multiplied by m - k + 1, and none becomes smaller
-    than one before it.
+    Holm's step-down method: the k-th smallest of m is multiplied by m - k + 1, and no corrected
+    value is smaller than the one before it.
 
     >>> holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]
     """
     if not all(0 <= p <= 1 for p in p_values):
-        raise ValueError(f"p-values lie between 0 and 1, got {list(p_values)}")
+        raise ValueError(f"p-values must be between 0 and 1, got {list(p_values)}")
     corrected = [0.0] * len(p_values)
     highest = 0.0
     for rank, i in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
@@ -148,7 +149,7 @@ def compare(
     """Paired differences ``run - baseline`` over the seeds that both have, with Holm's correction.
 
     Args:
-        records: mappings with ``run``, ``seed`` and the value, one a run and seed.
+        records: one mapping per run and seed, with ``run``, ``seed`` and the value.
         pairs: names of a run and of its baseline.
         value: which number to compare.
         confidence: of each interval, which is not corrected.
@@ -180,19 +181,19 @@ def compare(
 
 
 def describe(result: Result, unit: str = "points", better: Better = "lower") -> str:
-    """What a comparison shows, in plain words.
+    """The result of a comparison in one sentence.
 
     >>> describe(paired_difference([11.0, 12.1, 10.9], [13.0, 14.0, 13.1]))
     'better by 2.03 ± 0.38 points (95 % interval, 3 seeds, p = 0.0019)'
     >>> describe(paired_difference([11.0], [13.0]))
-    'better by 2.00 points in the only seed; without any spread there is no telling from noise'
+    'better by 2.00 points in the only seed; without any spread it cannot be told from noise'
     """
     d = _difference(result)
     side, size = _side(d, better), f"{abs(d.mean):.2f}"
     if d.low is None or d.high is None:
         what = f"{side} by {size} {unit}" if d.mean else side
         where = "the only seed" if d.n == 1 else f"each of {d.n} seeds"
-        return f"{what} in {where}; without any spread there is no telling from noise"
+        return f"{what} in {where}; without any spread it cannot be told from noise"
     noise = "" if result.clear else "within noise: "
     reach = f"{(d.high - d.low) / 2:.2f}"
     basis = f"{100 * d.confidence:g} % interval, {d.n} seeds, {_significance(result)}"
@@ -200,7 +201,7 @@ def describe(result: Result, unit: str = "points", better: Better = "lower") -> 
 
 
 def verdict(result: Result, better: Better = "lower") -> str:
-    """One or two words for a table: better, worse, within noise, or that the spread is not known."""
+    """A cell of a table: better, worse, equal, within noise, or spread not known."""
     d = _difference(result)
     if d.p_value is None:
         return "spread not known"
@@ -208,7 +209,7 @@ def verdict(result: Result, better: Better = "lower") -> str:
 
 
 def show_p(p_value: float | None) -> str:
-    """A p-value as one quotes it after "p".
+    """A p-value as it is quoted after "p".
 
     >>> show_p(0.0312), show_p(0.000049)
     ('= 0.031', '< 0.001')

@@ -163,7 +163,7 @@ def _answers(result: Result) -> list[Block]:
     answers = result.series.get("answers")
     if not answers:
         return [Note(result.verdict, TONES[result.shows])]
-    return [Note(str(a["text"]), TONES[a["shows"]]) for a in answers]  # type: ignore[index]
+    return [Note(str(a["text"]), TONES[a["shows"]]) for a in answers]
 
 
 def _needs(name: str, elsewhere: Elsewhere) -> list[Block]:

@@ -1,4 +1,4 @@
-"""Reports: blocks of text, tables and figures that become one HTML file, and the same in Markdown."""
+"""Reports: blocks of text, tables and figures, written as one HTML file or as Markdown."""
 
 from .blocks import (
     Block,
@@ -15,9 +15,8 @@ from .blocks import (
 )
 from .comparisons import comparison_table
 from .document import Page
-from .gallery import Gallery, Photo
 from .table import Cell, Table
-from .text import Link, Method, Mono, Number, Strong, Text
+from .text import Link, Mono, Number, Strong, Text
 
 __all__ = [
     "Block",
@@ -25,17 +24,14 @@ __all__ = [
     "Code",
     "Details",
     "Facts",
-    "Gallery",
     "Heading",
     "Link",
     "List",
-    "Method",
     "Mono",
     "Note",
     "Number",
     "Page",
     "Paragraph",
-    "Photo",
     "Picture",
     "Rendering",
     "Strong",

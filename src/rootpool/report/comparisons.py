@@ -1,4 +1,4 @@
-"""Comparisons as a table of a page."""
+"""Comparisons as a table of a report."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def comparison_table(
     better: Better = "lower",
     caption: Text = "",
 ) -> Table:
-    """Difference, interval, p-value and verdict of each comparison, a row each."""
+    """One row per comparison: difference, interval, p-value and verdict."""
     tested = max((comparison.comparisons for comparison in comparisons), default=0)
     p = f"p, corrected for {tested}" if tested > 1 else "p"
     headers = ["run", "against", f"difference, {unit}", p, "seeds", "verdict"]

@@ -1,28 +1,23 @@
-"""A report as one HTML file that needs nothing else, and the same report in Markdown."""
+"""A report: one HTML file that needs nothing else, or Markdown with its pictures beside it."""
 
 from __future__ import annotations
 
-import html
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from importlib import resources
 from pathlib import Path
 
 from rootpool.files import write_atomically
-from rootpool.report.plots.palette import css_colours
 
 from .blocks import Block, Rendering
-from .text import Text, to_html, to_markdown
+from .html import frame, to_html
+from .svg import standalone_svg
+from .text import Text, to_markdown
 
 __all__ = ["Page"]
-
-# Nothing is loaded and nothing runs, whatever slips into the page.
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
 @dataclass
 class Page:
-    """A title, a lead, and blocks one after the other.
+    """A title, an introduction and blocks, one after the other.
 
     >>> from rootpool.report import Heading, Mono, Paragraph
     >>> page = Page("Demo", lead="Nine methods on small images.")
@@ -50,27 +45,20 @@ class Page:
     def html(self) -> str:
         """The page as one HTML document."""
         rendering = Rendering()
-        body = "\n".join(block.html(rendering) for block in self.blocks)
-        title = html.escape(self.title)
-        lead = f'<p class="lead">{to_html(self.lead)}</p>' if self.lead else ""
-        footer = f"<footer>{to_html(self.footer)}</footer>" if self.footer else ""
-        return (
-            '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-            f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
-            '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-            '<meta name="color-scheme" content="light dark">\n'
-            f"<title>{title}</title>\n<style>\n{_css()}</style>\n</head>\n<body>\n"
-            f"<header><h1>{title}</h1>\n{lead}</header>\n{_contents(rendering)}"
-            f"<main>\n{body}\n</main>\n{footer}\n</body>\n</html>\n"
-        )
+        body = to_html(self._body(rendering), rendering)
+        lead = to_html(to_markdown(self.lead)).body
+        footer = to_html(to_markdown(self.footer)).body
+        return frame(self.title, lead, body, footer)
 
     def markdown(self) -> str:
-        """The page as Markdown, whose pictures ``write_markdown`` puts beside it."""
+        """The page as Markdown, whose pictures :meth:`write_markdown` puts beside it."""
         return self._markdown(Rendering("pictures/"))
 
+    def _body(self, rendering: Rendering) -> str:
+        return "\n\n".join(part for b in self.blocks if (part := b.markdown(rendering)))
+
     def _markdown(self, rendering: Rendering) -> str:
-        parts = [f"# {to_markdown(self.title)}", to_markdown(self.lead)]
-        parts += [block.markdown(rendering) for block in self.blocks]
+        parts = [f"# {to_markdown(self.title)}", to_markdown(self.lead), self._body(rendering)]
         parts += ["---", to_markdown(self.footer)] if self.footer else []
         return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -79,25 +67,10 @@ class Page:
         return write_atomically(path, self.html())
 
     def write_markdown(self, path: str | Path) -> Path:
-        """Write ``report.md`` and its pictures in ``report-pictures/``."""
+        """Write ``report.md``, and its pictures to ``report-pictures/``."""
         path = Path(path)
         rendering = Rendering(f"{path.stem}-pictures/")
         text = self._markdown(rendering)
-        for name, picture in rendering.files.items():
-            write_atomically(path.parent / name, picture)
+        for name, figure in rendering.pictures.items():
+            write_atomically(path.parent / name, standalone_svg(figure))
         return write_atomically(path, text)
-
-
-def _css() -> str:
-    colours = f":root{{{css_colours('light')}}}\n"
-    dark = f"@media screen and (prefers-color-scheme:dark){{:root{{{css_colours('dark')}}}}}\n"
-    return colours + dark + resources.files(__package__).joinpath("page.css").read_text("utf-8")
-
-
-def _contents(rendering: Rendering, fewest: int = 4) -> str:
-    """A list of the sections, for a page that has several."""
-    sections: Sequence[tuple[int, str, str]] = [c for c in rendering.contents if c[0] == 2]
-    if len(sections) < fewest:
-        return ""
-    items = "".join(f'<li><a href="#{anchor}">{text}</a></li>' for _, text, anchor in sections)
-    return f'<nav aria-label="Contents"><ol>{items}</ol></nav>\n'

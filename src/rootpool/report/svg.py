@@ -5,25 +5,43 @@ from __future__ import annotations
 import io
 import re
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import matplotlib
 from matplotlib.figure import Figure
 
-from rootpool.report.plots.drawing import STYLE
-from rootpool.report.plots.palette import INK, PAPER, css_colours, tones
+from .plots.drawing import STYLE
+from .plots.palette import INK, PAPER, css_colours, tones
 
-__all__ = ["at_width", "inline_svg", "standalone_svg"]
+__all__ = ["inline_svg", "standalone_svg"]
 
-# Text stays text (the reader's own fonts, searchable), and the same figure gives the same bytes.
+# Text stays text (in the reader's own fonts, and searchable), and the same figure gives the same bytes.
 RENDERING: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "rootpool",
     "text.parse_math": False,
 }
 TWINS = {tone.light: tone.css for tone in tones()} | {"#000000": INK.css}
+
+
+def inline_svg(figure: Figure, prefix: str, alt: str) -> str:
+    """An ``<svg>`` element with a transparent background, for a page that declares our colours.
+
+    ``prefix`` must be unique in the page; ``alt`` must be escaped already.
+    """
+    svg = _rewrite(_raw_svg(figure, "none"), prefix)
+    return svg.replace("<svg", f'<svg class="plot" role="img" aria-label="{alt}"', 1)
+
+
+def standalone_svg(figure: Figure) -> str:
+    """An SVG file of its own, with a background, that is dark on a dark screen."""
+    css = (
+        f"svg{{{css_colours('light')}fill:{INK.css}}}"
+        f"@media (prefers-color-scheme:dark){{svg{{{css_colours('dark')}}}}}"
+        "*{stroke-linejoin:round;stroke-linecap:butt}"
+    )
+    svg = _rewrite(_raw_svg(figure, PAPER.light), "p")
+    return re.sub(r"(<svg[^>]*>)", rf"\g<1><style>{css}</style>", svg, count=1) + "\n"
 
 
 def _raw_svg(figure: Figure, background: str) -> str:
@@ -39,7 +57,7 @@ def _raw_svg(figure: Figure, background: str) -> str:
 
 
 def _rewrite(svg: str, prefix: str) -> str:
-    """Theme colours for fixed ones, and ``prefix`` before every name, in tags only (not in text)."""
+    """Replace fixed colours by those of the theme and prefix every name, in tags only, not in text."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<!--.*?-->|<style.*?</style>|<defs>\s*</defs>", "", svg, flags=re.DOTALL)
 
@@ -48,35 +66,3 @@ def _rewrite(svg: str, prefix: str) -> str:
         return re.sub(r"#[0-9a-f]{6}\b", lambda hexes: TWINS.get(hexes[0], hexes[0]), text)
 
     return re.sub(r"<[^<>]*>", tag, svg).strip()
-
-
-def inline_svg(figure: Figure, prefix: str, alt: str, css_class: str = "") -> str:
-    """An ``<svg>`` element with a transparent background, for a page that declares our colours.
-
-    ``prefix`` must be unique in the page; ``alt`` must be escaped already.
-    """
-    svg = _rewrite(_raw_svg(figure, "none"), prefix)
-    attributes = f'<svg class="plot {css_class}" role="img" aria-label="{alt}"'
-    return svg.replace("<svg", attributes, 1)
-
-
-def standalone_svg(figure: Figure) -> str:
-    """An SVG file by itself: dark on a dark screen, with its own paper."""
-    css = (
-        f"svg{{{css_colours('light')}fill:{INK.css}}}"
-        f"@media (prefers-color-scheme:dark){{svg{{{css_colours('dark')}}}}}"
-        "*{stroke-linejoin:round;stroke-linecap:butt}"
-    )
-    svg = _rewrite(_raw_svg(figure, PAPER.light), "p")
-    return re.sub(r"(<svg[^>]*>)", rf"\g<1><style>{css}</style>", svg, count=1) + "\n"
-
-
-@contextmanager
-def at_width(figure: Figure, width: float) -> Iterator[Figure]:
-    """The figure laid out for another width in inches, with text as large as before."""
-    old_width = figure.get_figwidth()
-    figure.set_figwidth(width)
-    try:
-        yield figure
-    finally:
-        figure.set_figwidth(old_width)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
-from .blocks import Rendering, caption_html
-from .text import Number, Text, to_html, to_markdown, to_plain
+from .blocks import Rendering
+from .text import Number, Text, to_markdown, to_plain
 
 __all__ = ["Cell", "Table"]
 
@@ -18,11 +17,11 @@ Cell: TypeAlias = Text | float | None
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells; columns of numbers are set right, the best of a column in bold.
+    """Rows of cells; columns of numbers are aligned right, and the best of a column is bold.
 
     Args:
         headers: names of the columns.
-        rows: cells in that order: text, numbers, or None for what is not known.
+        rows: cells in that order: text, numbers, or None for an unknown value.
         caption: what the table shows.
         best: by header, whether the ``"lowest"`` or the ``"highest"`` number is best.
     """
@@ -50,7 +49,7 @@ class Table:
         return [bool(cells) and all(_value(c) is not None for c in cells) for cells in known]
 
     def _best(self) -> set[tuple[int, int]]:
-        """Places of the best cells; equal as they read are equally good."""
+        """Places of the best cells; numbers that print alike are equally good."""
         places = set()
         for header, kind in self.best.items():
             column = list(self.headers).index(header)
@@ -62,32 +61,6 @@ class Table:
                 places |= {(i, column) for i in finite if _reading(self.rows[i][column]) == best}
         return places
 
-    def html(self, rendering: Rendering) -> str:
-        numeric, best = self._numeric(), self._best()
-        label = html.escape(to_plain(self.caption) or "table")
-        head = "".join(
-            f'<th scope="col"{_right(right)}>{html.escape(header)}</th>'
-            for header, right in zip(self.headers, numeric, strict=True)
-        )
-        body = "\n".join(self._html_row(i, row, numeric, best) for i, row in enumerate(self.rows))
-        return (
-            f'<figure class="table">\n{caption_html(self.caption)}'
-            f'<div class="scroll" role="region" aria-label="{label}" tabindex="0">'
-            f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div></figure>"
-        )
-
-    def _html_row(
-        self, i: int, row: Sequence[Cell], numeric: Sequence[bool], best: set[tuple[int, int]]
-    ) -> str:
-        cells = []
-        for j, cell in enumerate(row):
-            text = to_html(_shown(cell))
-            if (i, j) in best:
-                text = f'<strong class="best">{text}</strong>'
-            tag = 'th scope="row"' if j == 0 else "td"
-            cells.append(f"<{tag}{_right(numeric[j])}>{text}</{tag[:2]}>")
-        return f"<tr>{''.join(cells)}</tr>"
-
     def markdown(self, rendering: Rendering) -> str:
         best = self._best()
         lines = [
@@ -98,8 +71,7 @@ class Table:
             cells = [to_markdown(_shown(cell)) for cell in row]
             bold = [f"**{cell}**" if (i, j) in best else cell for j, cell in enumerate(cells)]
             lines.append("| " + " | ".join(bold) + " |")
-        table = "\n".join(lines)
-        return f"{to_markdown(self.caption)}\n\n{table}" if self.caption else table
+        return rendering.with_caption("\n".join(lines), self.caption, above=True)
 
 
 def _value(cell: Cell) -> float | None:
@@ -109,7 +81,7 @@ def _value(cell: Cell) -> float | None:
 
 
 def _reading(cell: Cell) -> str:
-    """A number as it reads, without its spread."""
+    """A number as it is printed, without its spread."""
     return to_plain(_shown(replace(cell, spread=None) if isinstance(cell, Number) else cell))
 
 
@@ -119,7 +91,3 @@ def _shown(cell: Cell) -> Text:
     if isinstance(cell, int):
         return f"{cell}"
     return Number(cell, form=".4g") if isinstance(cell, float) else cell
-
-
-def _right(right: bool) -> str:
-    return ' class="number"' if right else ""

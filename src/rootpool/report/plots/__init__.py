@@ -1,17 +1,16 @@
-"""Records in, figures out: each method in its own colour and with its own marker everywhere.
+"""Plots: records in, figures out. A method has the same colour and marker in every plot.
 
-Every function takes ``width`` in inches. Text has the same size at each width, so ``WIDE`` suits a page
-and ``NARROW`` a phone; ``Picture.of`` draws both.
+A record is a mapping with ``run``, the drawn values and, where they apply, the tags ``method``, ``protocol``
+and ``seed``. Every function takes ``width`` in inches; text has the same size at each width.
 """
 
 from __future__ import annotations
 
 from .bars import confusion_pairs, dots_with_spread, paired_differences, speed_bars
 from .curves import learning_curve_panels, learning_curves, spectrum_over_training
-from .drawing import NARROW, WIDE
+from .drawing import WIDE
 
 __all__ = [
-    "NARROW",
     "WIDE",
     "confusion_pairs",
     "dots_with_spread",

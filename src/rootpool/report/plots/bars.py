@@ -11,8 +11,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from .drawing import WIDE, Record, below, fit, left_out, logarithmic, styled
+from rootpool.analysis.records import Record
+
+from .drawing import WIDE, below, fit, left_out, logarithmic, styled
 from .palette import BAR, GRID, INK, MUTED, PAPER, styles
+from .run_styles import run_styles
 
 __all__ = ["confusion_pairs", "dots_with_spread", "paired_differences", "speed_bars"]
 
@@ -25,11 +28,11 @@ def dots_with_spread(
     *,
     width: float = WIDE,
 ) -> Figure:
-    """A dot for each seed, and mean and standard deviation of each run, smallest mean on top.
+    """A dot per seed, and the mean and standard deviation of each run, smallest mean on top.
 
     Args:
-        rows: mappings with ``run``, the value, and ``method`` and ``protocol`` where they apply; one a
-            seed.
+        rows: one mapping per run and seed, with ``run``, the value, and ``method`` and ``protocol``
+            where they apply.
         value: which number to draw.
         label: of the axis.
         width: inches.
@@ -40,14 +43,13 @@ def dots_with_spread(
         runs[row["run"]].append(row)
     order = sorted(runs, key=lambda run: fmean(row[value] for row in runs[run]))
     figure, axes = _horizontal(order, width)
-    looks = styles(_method(group[0]) for group in runs.values())
+    looks = run_styles(finite)
     for place, run in enumerate(order):
         values = [row[value] for row in runs[run]]
-        style = looks[_method(runs[run][0])]
+        style = looks[run]
         spread = stdev(values) if len(values) > 1 else 0.0
         below_mean = [place + 0.3] * len(values)
         axes.scatter(values, below_mean, s=14, color=style.colour, alpha=0.6, linewidth=0)
-        hybrid = runs[run][0].get("protocol") == "hybrid"
         axes.errorbar(
             fmean(values),
             place,
@@ -55,7 +57,7 @@ def dots_with_spread(
             color=style.colour,
             marker=style.marker,
             markersize=7,
-            markerfacecolor=PAPER.light if hybrid else style.colour,
+            markerfacecolor=style.colour if style.filled else PAPER.light,
             elinewidth=1.6,
         )
     below(figure, label, *left_out(len(rows) - len(finite)))
@@ -68,8 +70,8 @@ def paired_differences(
 ) -> Figure:
     """Mean differences with their confidence intervals and the zero line, smallest on top.
 
-    Filled where ``clear`` says so (after a correction for many comparisons, say) or, without that,
-    where the interval leaves zero out; a hollow dot alone where there is no interval (one seed).
+    A marker is filled where ``clear`` is true (for example after a correction for many comparisons) or,
+    without that key, where the interval does not contain zero. One seed has a hollow marker and no interval.
 
     Args:
         rows: mappings with ``label``, ``mean``, ``low``, ``high`` and, where they apply, ``clear`` and
@@ -104,7 +106,7 @@ def paired_differences(
 def speed_bars(
     rows: Sequence[Record], value: str = "milliseconds", unit: str = "ms", *, width: float = WIDE
 ) -> Figure:
-    """Times on a logarithmic axis, fastest on top, each with how many times the fastest it takes.
+    """Times on a logarithmic axis, fastest on top, each with its ratio to the fastest.
 
     Args:
         rows: mappings with ``label`` and the value; ``method`` colours them.
@@ -161,7 +163,7 @@ def _named_bars(
     colours: Sequence[str],
     width: float,
 ) -> tuple[Figure, Axes]:
-    """Bars from the top down, each below its name and before its text: long names fit a phone."""
+    """Bars from the top down, each below its name, so that long names fit."""
     figure = Figure(figsize=(width, 0.5 + 0.44 * len(names)), layout="constrained")
     axes = figure.add_subplot()
     bars = axes.barh(range(len(names)), values, height=0.32, color=colours)
@@ -185,12 +187,8 @@ def _rows(rows: Sequence[Record], *needed: str) -> list[Record]:
     return list(rows)
 
 
-def _method(row: Record) -> str:
-    return str(row.get("method", row.get("run", row.get("label"))))
-
-
 def _horizontal(labels: Sequence[str], width: float) -> tuple[Figure, Axes]:
-    """Axes with one place a name, the first on top."""
+    """Axes with one place per name, the first on top."""
     wrapped = [fit(label, 0.47 * width, lines=2) for label in labels]
     lines = sum(1 + label.count("\n") for label in wrapped)
     figure = Figure(figsize=(width, 0.6 + 0.13 * len(labels) + 0.16 * lines), layout="constrained")

@@ -11,8 +11,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from .drawing import WIDE, Record, below, fit, left_out, legend, logarithmic, styled
-from .palette import FAINT, INK, MUTED, Style, styles
+from rootpool.analysis.records import Record
+
+from .drawing import WIDE, below, fit, left_out, legend, logarithmic, styled
+from .palette import FAINT, INK, MUTED
+from .run_styles import LINES, RunStyle, run_styles, tags
 from .series import Series, collect
 
 __all__ = ["learning_curve_panels", "learning_curves", "spectrum_over_training"]
@@ -26,7 +29,6 @@ LABELS = {
     "condition_median": "condition number, median",
     "eigenvalue_ratio": "first eigenvalue ratio λ₁ / λ₂",
 }
-DASHES: dict[str, Any] = {"standalone": "-", "hybrid": "--"}
 SWITCH, DECAY = "switch", "rate decay"
 
 
@@ -39,7 +41,7 @@ def learning_curves(
     *,
     width: float = WIDE,
 ) -> Figure:
-    """One line a run, the mean over its seeds, in a band of one standard deviation; hybrid dashed.
+    """One line per run: the mean over its seeds in a band of one standard deviation; hybrid dashed.
 
     Args:
         records: mappings with ``run``, ``method``, ``protocol`` (``"standalone"`` or ``"hybrid"``),
@@ -52,7 +54,7 @@ def learning_curves(
     lines, missing = collect(records, "epoch", value)
     figure = Figure(figsize=(width, 4.2), layout="constrained")
     axes = figure.add_subplot()
-    handles = _draw_lines(axes, lines, styles(line.method for line in lines))
+    handles = _draw_lines(axes, lines, run_styles(records))
     decades = _scale(axes, lines, factor=3)  # what matters is at the low end
     _mark_changes(axes, switch_epoch, decay_epochs, labels=True)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -71,19 +73,20 @@ def learning_curve_panels(
     *,
     width: float = WIDE,
 ) -> Figure:
-    """:func:`learning_curves` for many methods: one panel each, the others in grey behind it."""
+    """:func:`learning_curves` for many methods: one panel each, with the others in grey behind it."""
     lines, missing = collect(records, "epoch", value)
-    looks = styles(line.method for line in lines)
-    methods = list(looks)
+    looks = run_styles(records)
+    method_of = {run: method for run, method, _ in map(tags, records)}
+    methods = list(dict.fromkeys(method_of[line.run] for line in lines))
     columns = min(len(methods), max(1, round(width / 2.2)))
     rows = math.ceil(len(methods) / columns)
     figure = Figure(figsize=(width, 0.6 + 1.7 * rows), layout="constrained")
     grid = list(figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).flat)
     for axes, method in zip(grid, methods, strict=False):
         for line in lines:
-            if line.method != method:
+            if method_of[line.run] != method:
                 axes.plot(line.x, line.centre, color=FAINT.light, linewidth=1)
-        _draw_lines(axes, [line for line in lines if line.method == method], looks)
+        _draw_lines(axes, [line for line in lines if method_of[line.run] == method], looks)
         _mark_changes(axes, switch_epoch, decay_epochs, labels=False)
         axes.set_title(fit(method, width / columns - 0.4), loc="left")
         axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
@@ -92,7 +95,7 @@ def learning_curve_panels(
         axes.set_visible(False)
     figure.supylabel(_label(value, decades), fontsize=9)
     below(figure, "epoch", *_remarks(lines, missing))
-    legend(figure, _protocol_handles(lines, switch_epoch, decay_epochs), width)
+    legend(figure, _protocol_handles(records, switch_epoch, decay_epochs), width)
     return figure
 
 
@@ -104,7 +107,7 @@ def spectrum_over_training(
     *,
     width: float = WIDE,
 ) -> Figure:
-    """A property of the covariances over training, one line a run; logarithmic if it spans decades.
+    """A property of the covariances over training, one line per run; logarithmic if it spans decades.
 
     Args:
         records: mappings with ``run``, ``step``, ``epoch`` and the value, and ``method``,
@@ -116,7 +119,7 @@ def spectrum_over_training(
     lines, missing = collect(records, x, value)
     figure = Figure(figsize=(width, 3.6), layout="constrained")
     axes = figure.add_subplot()
-    handles = _draw_lines(axes, lines, styles(line.method for line in lines))
+    handles = _draw_lines(axes, lines, run_styles(records))
     decades = _scale(axes, lines, factor=30)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_ylabel(_label(value, decades))
@@ -126,12 +129,12 @@ def spectrum_over_training(
 
 
 def _draw_lines(
-    axes: Axes, lines: Sequence[Series], looks: Mapping[str, Style]
+    axes: Axes, lines: Sequence[Series], looks: Mapping[str, RunStyle]
 ) -> dict[str, Line2D]:
-    """Lines in their bands; the legend's handles by run."""
+    """Draw lines in their bands; return the handles of the legend by run."""
     handles = {}
     for line in lines:
-        style = looks[line.method]
+        style = looks[line.run]
         if line.seeds > 1:
             axes.fill_between(
                 line.x, line.low, line.high, color=style.colour, alpha=0.14, linewidth=0
@@ -140,7 +143,7 @@ def _draw_lines(
             line.x,
             line.centre,
             color=style.colour,
-            linestyle=DASHES.get(line.protocol, "-"),
+            linestyle=style.line,
             marker=style.marker,
             markevery=max(1, len(line.x) // 8),
             markeredgewidth=0,
@@ -151,7 +154,7 @@ def _draw_lines(
 def _mark_changes(
     axes: Axes, switch_epoch: int | None, decay_epochs: Sequence[int], *, labels: bool
 ) -> None:
-    """A change at the start of epoch e lies between the values at the ends of e - 1 and e."""
+    """Mark changes at the start of an epoch e, between the values at the ends of e - 1 and e."""
     changes = [(epoch, DECAY, ":", 1.01 if labels else 1.0) for epoch in decay_epochs]
     if switch_epoch is not None:
         changes.append((switch_epoch, SWITCH, "-", 1.06 if labels else 1.0))
@@ -165,10 +168,14 @@ def _mark_changes(
 
 
 def _protocol_handles(
-    lines: Sequence[Series], switch_epoch: int | None, decay_epochs: Sequence[int]
+    records: Sequence[Record], switch_epoch: int | None, decay_epochs: Sequence[int]
 ) -> dict[str, Line2D]:
-    used = [name for name in DASHES if any(line.protocol == name for line in lines)]
-    handles = {name: Line2D([], [], color=INK.light, linestyle=DASHES[name]) for name in used}
+    present = {protocol for _, _, protocol in map(tags, records)}
+    handles = {
+        name: Line2D([], [], color=INK.light, linestyle=line)
+        for name, line in LINES.items()
+        if name in present
+    }
     if switch_epoch is not None:
         handles[SWITCH] = Line2D([], [], color=MUTED.light, linewidth=1)
     if decay_epochs:
@@ -177,7 +184,7 @@ def _protocol_handles(
 
 
 def _scale(axes: Axes, lines: Sequence[Series], factor: float) -> bool:
-    """A logarithmic axis if the lines span that factor or reach huge numbers; whether it is one."""
+    """Make the axis logarithmic if the lines span that factor or reach huge numbers; return whether."""
     values = [value for line in lines for value in line.centre]
     high = min(factor * min(values), 1e5) if values else 0
     decades = bool(values) and min(values) > 0 and max(values) > high
@@ -193,7 +200,7 @@ def _label(value: str, decades: bool) -> str:
 
 
 def _remarks(lines: Sequence[Series], missing: int) -> list[str]:
-    """What a reader must know about bands and gaps."""
+    """Remarks on bands and on values left out."""
     seeds = max((line.seeds for line in lines), default=1)
     bands = [f"bands: ± one standard deviation over {seeds} seeds"] if seeds > 1 else []
     return bands + left_out(missing)

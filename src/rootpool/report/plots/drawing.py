@@ -1,4 +1,4 @@
-"""What all plots share: style, widths, legends, axes."""
+"""Shared by all plots: style, width, legends, axes."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from .palette import GRID, INK, MUTED
 
 __all__ = [
-    "NARROW",
     "WIDE",
-    "Record",
     "below",
     "fit",
     "left_out",
@@ -30,9 +28,7 @@ __all__ = [
 ]
 
 WIDE = 7.5  # inches, 720 pixels of a page
-NARROW = 3.5  # 336 pixels
 
-Record = Mapping[str, Any]
 P = ParamSpec("P")
 
 STYLE: dict[Any, Any] = {
@@ -68,13 +64,13 @@ STYLE: dict[Any, Any] = {
 
 CHARACTER = 0.077  # inches of 9-point text, on the safe side
 USUAL_CHARACTER = 0.068
-# Ticks in each decade of a logarithmic axis, by how many times its low end the high end is at most.
+# Ticks within a decade of a logarithmic axis, by the largest ratio of its ends.
 STEPS = {10: (1.0, 1.5, 2.0, 3.0, 5.0, 7.0), 300: (1.0, 2.0, 5.0), math.inf: (1.0,)}
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
-    """The function, drawing in our style whatever the user's settings are, and leaving them alone."""
+    """Make a function draw in our style, whatever the user's matplotlib settings; they stay unchanged."""
 
     @functools.wraps(draw)
     def drawn(*args: P.args, **kwargs: P.kwargs) -> Figure:
@@ -87,7 +83,7 @@ def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
 
 
 def legend(figure: Figure, handles: Mapping[str, Line2D], width: float) -> None:
-    """Above the plot, in as many columns as fit."""
+    """Put a legend above the plot, in as many columns as fit."""
     if not handles:
         return
     line = 0.52  # inches of an entry beside its text
@@ -100,7 +96,7 @@ def legend(figure: Figure, handles: Mapping[str, Line2D], width: float) -> None:
 
 
 def below(figure: Figure, *lines: str) -> None:
-    """What the x axis shows, and remarks, under the whole figure: there is room for long lines."""
+    """Put the label of the x axis and remarks under the whole figure, where long lines fit."""
     width = figure.get_figwidth()
     figure.supxlabel("\n".join(fit(line, width, lines=3) for line in lines), fontsize=9)
 
@@ -111,7 +107,7 @@ def left_out(count: int) -> list[str]:
 
 
 def logarithmic(axes: Axes, name: Literal["x", "y"]) -> None:
-    """Decades as 10³; within few of them 1, 2 and 5 of each."""
+    """Make an axis logarithmic, with ticks at decades, or also within them if there are few."""
     getattr(axes, f"set_{name}scale")("log")
     low, high = getattr(axes, f"get_{name}lim")()
     steps = next(steps for span, steps in STEPS.items() if high <= span * low)
@@ -122,7 +118,7 @@ def logarithmic(axes: Axes, name: Literal["x", "y"]) -> None:
 
 
 def power_of_ten(number: float) -> str:
-    """A tick of a logarithmic axis in few letters.
+    """A short label for a tick of a logarithmic axis.
 
     >>> power_of_ten(100), power_of_ten(0.1), power_of_ten(1e12), power_of_ten(1.5e-7)
     ('100', '0.1', '10¹²', '1.5·10⁻⁷')
@@ -136,7 +132,7 @@ def power_of_ten(number: float) -> str:
 
 
 def fit(text: str, inches: float, lines: int = 1) -> str:
-    """The text in lines of that width, with an ellipsis where there would be more of them.
+    """Wrap text to a width; an ellipsis marks what does not fit into ``lines``.
 
     >>> fit("Clay colored Sparrow", 1.2)
     'Clay colored…'
@@ -145,7 +141,7 @@ def fit(text: str, inches: float, lines: int = 1) -> str:
     >>> fit("exact − isqrt-cov", 1.2, lines=2).splitlines()
     ['exact −', 'isqrt-cov']
     """
-    text = text.encode(errors="replace").decode()  # fonts take no lone surrogates
+    text = text.encode(errors="replace").decode()  # fonts cannot draw lone surrogates
     characters = max(2, int(inches / CHARACTER))
     wrapped = textwrap.wrap(text, characters, break_on_hyphens=False) or [text]
     if len(wrapped) > lines:

@@ -1,7 +1,7 @@
-"""Colours of methods and of pages, each for light and for dark paper.
+"""Colours of methods and of pages, each for a light and for a dark background.
 
-Found by a search that makes the nine methods and average pooling as different from each other as they
-can be to normal, protan, deutan and tritan eyes, on paper of either kind; markers tell them apart too.
+The methods of the paper have designed colours, chosen to stay apart for colour-blind readers too. Any other
+name, such as a user's own method, gets a style that is free, so a new method needs no edit here.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Tone:
-    """One colour as ``#rrggbb`` on light and on dark paper."""
+    """One colour as ``#rrggbb`` on a light and on a dark background."""
 
     light: str
     dark: str
 
     @property
     def css(self) -> str:
-        """A reference to it in a page with :func:`css_colours`; by itself the light colour."""
+        """A reference to the colour in a page with :func:`css_colours`; elsewhere the light colour."""
         return f"var(--c-{self.light[1:]}, {self.light})"
 
 
 @dataclass(frozen=True)
 class Style:
-    """How a method is drawn everywhere: its colour and its marker."""
+    """The colour and the marker of a method in every plot."""
 
     tone: Tone
     marker: str
@@ -56,7 +56,7 @@ INK = Tone("#1d2126", "#e4e7eb")
 MUTED = Tone("#5b6470", "#9ba5b1")
 GRID = Tone("#e3e7eb", "#2b3138")
 FAINT = Tone("#c6cdd5", "#465059")  # lines in the background
-BAR = Tone("#4a6fa5", "#7fa3d9")  # what belongs to no method
+BAR = Tone("#4a6fa5", "#7fa3d9")  # bars that belong to no method
 
 STYLES: dict[str, Style] = {
     "exact": Style(Tone("#03a1a2", "#a7f7e6"), "o"),
@@ -77,9 +77,10 @@ STYLES: dict[str, Style] = {
 
 
 def styles(names: Iterable[str]) -> dict[str, Style]:
-    """A style for each name: that of its method, or one of the others that no name here has.
+    """A style for each name: the designed one, or one that no other name here has.
 
-    A name that is no method starts its search at its checksum, so it mostly looks the same everywhere.
+    The search for a free style starts at the checksum of the name, so that an unknown name mostly
+    looks the same in every plot.
 
     >>> styles(["svd-pade"])["svd-pade"].marker
     'D'
@@ -96,10 +97,10 @@ def styles(names: Iterable[str]) -> dict[str, Style]:
 
 
 def tones() -> list[Tone]:
-    """Every colour that has a dark twin."""
+    """Every colour that has a dark counterpart."""
     return [PAPER, INK, MUTED, GRID, FAINT, BAR, *(style.tone for style in STYLES.values())]
 
 
 def css_colours(kind: str) -> str:
-    """Declarations of all colours for ``"light"`` or ``"dark"`` paper."""
+    """CSS declarations of all colours for a ``"light"`` or ``"dark"`` background."""
     return "".join(f"--c-{tone.light[1:]}:{getattr(tone, kind)};" for tone in tones())

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
-from typing import Any
+
+from rootpool.analysis.records import Record
 
 __all__ = ["Series", "collect"]
 
 
 @dataclass(frozen=True)
 class Series:
-    """One run: mean over seeds at each place, and one standard deviation to either side."""
+    """One run: the mean over seeds at each place, and one standard deviation to either side."""
 
     run: str
-    method: str
-    protocol: str
     seeds: int
     x: tuple[float, ...]
     centre: tuple[float, ...]
@@ -26,12 +25,13 @@ class Series:
     high: tuple[float, ...]
 
 
-def collect(records: Sequence[Mapping[str, Any]], x: str, value: str) -> tuple[list[Series], int]:
-    """Runs in order of appearance, and how many values were left out because they are not finite.
+def collect(records: Sequence[Record], x: str, value: str) -> tuple[list[Series], int]:
+    """Runs in order of appearance, and the number of values left out because they are not finite.
 
     Args:
-        records: mappings with ``run``, ``x`` and ``value``; ``method`` is the run, ``protocol``
-            standalone and ``seed`` 0 where they are missing.
+        records: mappings with ``run``, ``x`` and ``value``; a missing ``seed`` counts as 0.
+        x: name of the value on the horizontal axis.
+        value: name of the value on the vertical axis.
 
     >>> records = [{"run": "a", "seed": s, "epoch": 0, "loss": v} for s, v in enumerate([1.0, 3.0])]
     >>> line = collect(records, "epoch", "loss")[0][0]
@@ -44,7 +44,7 @@ def collect(records: Sequence[Mapping[str, Any]], x: str, value: str) -> tuple[l
         missing = [key for key in ("run", x, value) if key not in record]
         if missing:
             raise ValueError(f"records need {', '.join(missing)}; got {', '.join(record)}")
-    runs: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    runs: dict[str, list[Record]] = defaultdict(list)
     left_out = 0
     for record in records:
         usable = math.isfinite(record[value])
@@ -55,24 +55,15 @@ def collect(records: Sequence[Mapping[str, Any]], x: str, value: str) -> tuple[l
     return [_line(run, group, x, value) for run, group in runs.items() if group], left_out
 
 
-def _line(run: str, records: Sequence[Mapping[str, Any]], x: str, value: str) -> Series:
+def _line(run: str, records: Sequence[Record], x: str, value: str) -> Series:
     at: dict[float, list[float]] = defaultdict(list)
     for record in records:
         at[record[x]].append(record[value])
     places = sorted(at)
     spreads = [_spread(at[place]) for place in places]
     low, centre, high = zip(*spreads, strict=True)
-    first = records[0]
-    return Series(
-        run,
-        first.get("method", run),
-        first.get("protocol", "standalone"),
-        len({record.get("seed", 0) for record in records}),
-        tuple(places),
-        centre,
-        low,
-        high,
-    )
+    seeds = len({record.get("seed", 0) for record in records})
+    return Series(run, seeds, tuple(places), centre, low, high)
 
 
 def _spread(values: Sequence[float]) -> tuple[float, float, float]:
