@@ -9,13 +9,13 @@ pytest.importorskip("matplotlib")
 from rootpool.paper.theory import THEORY
 from rootpool.paper.theory.explained import EXPLAINED
 from rootpool.paper.theory.plots import PLOTS, draw
-from rootpool.report.plots import NARROW, WIDE
+from rootpool.report.plots import WIDE
 
 
 @pytest.mark.parametrize("entry", THEORY)
 def test_every_statement_has_a_picture(entry, tmp_path):
     result = THEORY[entry]()
-    for width in (WIDE, NARROW):
+    for width in (WIDE, 3.5):
         figure = draw(result, width=width)
         assert figure.get_supxlabel()
         assert all(axis.lines for axis in figure.axes)
