@@ -14,7 +14,7 @@ from torch import nn
 from rootpool.heads.cache import cache_features
 from rootpool.models import Frozen, PooledClassifier, Stages
 from rootpool.models.efficientnet_lite import efficientnet_lite0, efficientnet_lite0_transform
-from rootpool.nn import BranchPool, CovariancePool, Length
+from rootpool.nn import AveragePool, BranchPool, CovariancePool, Length
 from rootpool.train.data import decode_image, open_splits
 
 LATE, LAST = STAGES = [
@@ -25,7 +25,7 @@ LATE, LAST = STAGES = [
 
 def heads(channels):
     """The strong first-order head, and the root of the covariance of an earlier stage."""
-    average = CovariancePool(channels[LAST], "gap", scaling=Length(4, power=0.5))
+    average = AveragePool(channels[LAST], scaling=Length(4, power=0.5))
     root = CovariancePool(channels[LATE], reduction=128, output="isometric", scaling=Length(4))
     return {"average": BranchPool([(LAST, average)]), "root": BranchPool([(LATE, root)])}
 

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from rootpool.nn import CovariancePool, Length
+from rootpool.nn import AveragePool, CovariancePool, Length
 
 TEXTURES, SIZE = 2, 64
 
@@ -67,7 +67,7 @@ with torch.no_grad():
 print(f"feature map: {channels} channels, {seen.shape[2]} x {seen.shape[3]} positions")
 
 for name, pool in {
-    "average": CovariancePool(channels, "gap", scaling=Length(4)),
+    "average": AveragePool(channels, scaling=Length(4)),
     "root of the covariance": CovariancePool(channels, reduction=16, scaling=Length(4)),
 }.items():
     head = Head(pool, classes=2)

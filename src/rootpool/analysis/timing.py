@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import Tensor
 
-from rootpool.nn import METHODS, Method, covariance_pool, resolve_method
+from rootpool.nn import Method, covariance_pool, method_names, resolve_method
 
 from .records import Record
 
@@ -69,7 +69,7 @@ def _seconds(pool: Callable[[Tensor], Tensor], X: Tensor, upstream: Tensor) -> t
 
 def time_methods(
     shape: tuple[int, ...] = (128, 256, 13, 13),
-    methods: Iterable[str | Method] = tuple(METHODS),
+    methods: Iterable[str | Method] | None = None,
     *,
     rounds: int = 3,
     device: str | torch.device = "cpu",
@@ -82,7 +82,7 @@ def time_methods(
 
     Args:
         shape: ``(B, C, H, W)`` or ``(B, C, N)``; by default the paper's, AlexNet with a batch of 128.
-        methods: names or methods.
+        methods: names or methods; by default ours and the paper's.
         rounds: turns of each method, at least 1.
         device: where the features live.
         compute_dtype: what the pooling is computed in.
@@ -93,7 +93,7 @@ def time_methods(
     """
     if rounds < 1:
         raise ValueError(f"rounds must be at least 1, got {rounds}")
-    chosen = {str(m): resolve_method(m) for m in methods}
+    chosen = {str(m): resolve_method(m) for m in methods or method_names("ours", "paper")}
     generator = torch.Generator().manual_seed(0)
     X = torch.randn(shape, generator=generator).relu_().to(device).requires_grad_()
     best: dict[str, tuple[float, ...]] = {name: (float("inf"), float("inf")) for name in chosen}

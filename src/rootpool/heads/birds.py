@@ -22,7 +22,7 @@ from rootpool.analysis.records import read_json, write_records
 from rootpool.files import write_atomically
 from rootpool.models.efficientnet_lite import efficientnet_lite0, efficientnet_lite0_transform
 from rootpool.models.stages import Stages
-from rootpool.nn import METHODS
+from rootpool.nn import method_names
 from rootpool.train.data import ImageFiles, ImageSplits, LabelledImages, open_splits
 
 from .cache import Views, cache_features
@@ -59,7 +59,9 @@ TABLES: dict[str, dict[str, Head]] = {
             Branch(LAST, "gap", length=2.0, power=0.5),
         ),
     },
-    "methods": {method: _head(replace(ROOT, method=method)) for method in METHODS},
+    "methods": {
+        method: _head(replace(ROOT, method=method)) for method in method_names("ours", "paper")
+    },
 }
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from rootpool.nn import BranchPool, CovariancePool, Length
+from rootpool.nn import AveragePool, BranchPool, CovariancePool, Length, make_pool
 
 from .cache import FeatureCache
 
@@ -28,7 +28,7 @@ class Branch:
 
     Args:
         stage: of the cached features.
-        method: a name in ``METHODS`` or ``BASELINES``; ``"gap"`` for averages.
+        method: a name in ``METHODS``, or ``"gap"`` for averages.
         reduction: channels after a 1x1 convolution with batch norm and ReLU; None for none.
         length: of the vector.
         power: of its entries before, 0.5 for signed square roots.
@@ -40,12 +40,19 @@ class Branch:
     length: float = 4.0
     power: float = 1.0
 
-    def pool(self, channels: int) -> CovariancePool:
+    def pool(self, channels: int) -> CovariancePool | AveragePool:
         """The module."""
         scaling = Length(self.length, self.power)
-        return CovariancePool(
-            channels, self.method, self.reduction, output="isometric", scaling=scaling
-        )
+        with torch.random.fork_rng(devices=[]):
+            pool = make_pool(
+                channels, self.method, self.reduction, output="isometric", scaling=scaling
+            )
+        # PyTorch's own initialisation, for which the rates of the schedules were chosen: its weights are
+        # smaller than those of CovariancePool and learn faster.
+        for layer in pool.reduction.children():
+            if isinstance(layer, nn.Conv2d):
+                layer.reset_parameters()
+        return pool
 
 
 @dataclass(frozen=True)

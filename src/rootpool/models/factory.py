@@ -10,7 +10,7 @@ from typing import Any
 import timm
 from torch import Tensor, nn
 
-from rootpool.nn import CovariancePool, GlobalAverage, Method, resolve_method
+from rootpool.nn import Method, make_pool, resolve_pool
 
 from .classifier import PooledClassifier
 from .files import read_tensors
@@ -54,7 +54,7 @@ def create_model(
     Args:
         name: a name in ``PRESETS``, a torchvision classifier such as ``"torchvision/alexnet"``, or a
             timm model; :func:`names` lists them.
-        pool: a name in ``METHODS`` or ``BASELINES``, a method with its parameters, or any module that
+        pool: a name in ``METHODS``, a method with its parameters, ``"gap"``, or any module that
             maps a feature map to ``(B, out_features)`` and has ``out_features``. ``"gap"`` gives the
             vanilla head: average pooling without reduction, for ``paper/alexnet`` AlexNet's own.
         num_classes: outputs.
@@ -80,7 +80,7 @@ def create_model(
     default = preset.reduction if preset else REDUCTION
     spec = None
     if not isinstance(pool, nn.Module):
-        spec = ModelSpec(name, resolve_method(pool), num_classes, reduction, backbone_options)
+        spec = ModelSpec(name, resolve_pool(pool), num_classes, reduction, backbone_options)
     head = _pool(pool, parts, reduction, default)
     classifier = parts.classifier(head.out_features, num_classes)  # type: ignore[arg-type]
     return PooledClassifier(parts.backbone, head, classifier, spec)
@@ -102,20 +102,14 @@ def _pool(
                 f"the pool expects {pool.in_channels} channels, but the backbone gives {channels}"
             )
         return pool
-    method = resolve_method(pool)
-    vanilla = isinstance(method, GlobalAverage)
+    vanilla = pool == "gap"
     if vanilla and parts.vanilla is not None:
         if reduction:
             raise ValueError("the vanilla head of this preset has no reduction; leave it out")
         return parts.vanilla
     if reduction is None and not vanilla and default is not None and channels > default:
         reduction = default
-    made = CovariancePool(channels, method, reduction or None)
-    for layer in made.reduction.modules():
-        if isinstance(layer, nn.Conv2d):
-            # As in both repositories: batch norm hides the scale of weights, but large ones learn slower.
-            nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
-    return made
+    return make_pool(channels, pool, reduction or None)
 
 
 def _parts(name: str, pretrained: bool, weights: Any, options: Mapping[str, Any]) -> Parts:

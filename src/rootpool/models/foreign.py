@@ -16,7 +16,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from rootpool.linalg import triangle_size
-from rootpool.nn import CovariancePool, Method, resolve_method
+from rootpool.nn import CovariancePool, Method
 
 from .classifier import PooledClassifier
 from .factory import create_model
@@ -113,7 +113,7 @@ def build_network(
             "this is a network of three parts, but no AlexNet, ResNet-50 or ResNet-101; make the "
             "network yourself and give it: load_checkpoint(path, model)"
         )
-    pool, reduction = _pool(parts, channels, resolve_method(method))
+    pool, reduction = _pool(parts, channels, method)
     classes = num_classes or _classifier(parts)[-1].shape[0]
     return create_model(name, pool, classes, reduction=reduction, **{**defaults, **options})
 
@@ -133,7 +133,7 @@ def _classifier(parts: Tensors) -> list[Tensor]:
 
 
 def _pool(
-    parts: Tensors, channels: int, method: Method
+    parts: Tensors, channels: int, method: str | Method
 ) -> tuple[str | Method | nn.Module, int | None]:
     """The pooling that gives as many features as the classifier takes, and the reduction."""
     weight = parts.get("representation.conv_dr_block.0.weight")

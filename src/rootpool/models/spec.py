@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from rootpool.nn import BASELINES, METHODS, Method
+from rootpool.nn import Method, is_registered, resolve_pool
 
 __all__ = ["ModelSpec", "refuse_fetching"]
 
@@ -19,7 +19,7 @@ FETCHING = ("pretrained", "checkpoint_path", "cache_dir", "weights")
 class ModelSpec:
     """The arguments of ``create_model``, but for weights.
 
-    >>> spec = ModelSpec("patchnet", METHODS["svd-trunc"](bound=1e8), 18)
+    >>> spec = ModelSpec("patchnet", resolve_pool("svd-trunc", bound=1e8), 18)
     >>> spec.to_json()
     '{"name": "patchnet", "pool": ["svd-trunc", {"bound": 100000000.0}], "num_classes": 18,
       "reduction": null, "options": {}}'
@@ -28,18 +28,16 @@ class ModelSpec:
     """
 
     name: str
-    pool: Method
+    pool: str | Method
     num_classes: int
     reduction: int | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """As text; :meth:`from_json` reads it."""
-        names = {method: name for name, method in (METHODS | BASELINES).items()}
         try:
-            pool = [names[type(self.pool)], asdict(self.pool)]
-            return json.dumps({**vars(self), "pool": pool})
-        except (KeyError, TypeError) as error:
+            return json.dumps({**vars(self), "pool": _describe(self.pool)})
+        except TypeError as error:
             raise TypeError(
                 f"{self} cannot be written to a file ({error}); with model.spec = None the weights are "
                 "saved alone"
@@ -51,7 +49,7 @@ class ModelSpec:
         try:
             values = json.loads(text)
             name, parameters = values["pool"]
-            spec = cls(**{**values, "pool": (METHODS | BASELINES)[name](**parameters)})
+            spec = cls(**{**values, "pool": resolve_pool(name, **parameters)})
             if not isinstance(spec.name, str) or not isinstance(spec.options, dict):
                 raise TypeError("name must be a text and options a dictionary")
         except (ValueError, KeyError, TypeError, RecursionError) as error:
@@ -60,6 +58,15 @@ class ModelSpec:
             ) from error
         refuse_fetching(spec.options)
         return spec
+
+
+def _describe(pool: str | Method) -> list[Any]:
+    """The name of a pooling and its parameters."""
+    if isinstance(pool, str):
+        return [pool, {}]
+    if not is_registered(pool):
+        raise TypeError(f"{type(pool).__name__} is not in METHODS; see rootpool.nn.register")
+    return [pool.name, asdict(pool)]
 
 
 def refuse_fetching(options: Mapping[str, Any]) -> None:

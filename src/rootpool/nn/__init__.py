@@ -2,42 +2,29 @@
 
 from .branches import BranchPool
 from .covariance import Covariance, covariance
-from .method import Method
-from .methods import BASELINES, METHODS, resolve_method
-from .normalisations import (
-    GlobalAverage,
-    ISqrtCov,
-    MatrixLog,
-    MatrixPower,
-    PlainCovariance,
-    SignedSqrt,
-)
-from .pooling import CovariancePool, covariance_pool
-from .root import covariance_root
+from .kernel_roots import SVDPI, KernelRoot, MPNCov, SVDPade, SVDTaylor, SVDTopN, SVDTrunc
+from .method import KernelBound, Method
+from .newton_root import SVDNewton
+from .normalisations import ISqrtCov, MatrixLog, MatrixPower, PlainCovariance, SignedSqrt
+from .pooling import AveragePool, CovariancePool, covariance_pool, make_pool, resolve_pool
+from .registry import METHODS, is_registered, method_names, register, resolve_method
 from .scaling import Factor, Length, Scaling
-from .spectral_roots import (
-    SVDPI,
-    Exact,
-    MPNCov,
-    SVDNewton,
-    SVDPade,
-    SVDTaylor,
-    SVDTopN,
-    SVDTrunc,
-)
+from .spectral_roots import Exact, SpectralRoot
+from .switching import covariance_pools, set_method, using_method
 from .whitening import Whitening
 
 __all__ = [
-    "BASELINES",
     "METHODS",
     "SVDPI",
+    "AveragePool",
     "BranchPool",
     "Covariance",
     "CovariancePool",
     "Exact",
     "Factor",
-    "GlobalAverage",
     "ISqrtCov",
+    "KernelBound",
+    "KernelRoot",
     "Length",
     "MPNCov",
     "MatrixLog",
@@ -51,9 +38,17 @@ __all__ = [
     "SVDTrunc",
     "Scaling",
     "SignedSqrt",
+    "SpectralRoot",
     "Whitening",
     "covariance",
     "covariance_pool",
-    "covariance_root",
+    "covariance_pools",
+    "is_registered",
+    "make_pool",
+    "method_names",
+    "register",
     "resolve_method",
+    "resolve_pool",
+    "set_method",
+    "using_method",
 ]

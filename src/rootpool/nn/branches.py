@@ -9,37 +9,36 @@ import torch
 from torch import Tensor, nn
 
 from .method import Method
-from .methods import resolve_method
-from .normalisations import GlobalAverage
 from .pooling import CovariancePool
+from .registry import resolve_method
 
 __all__ = ["BranchPool"]
 
 
 class BranchPool(nn.Module):
-    r"""One pooling a branch, each of the feature map of a stage; their vectors side by side.
+    r"""Pool several feature maps, one pooling per branch, and concatenate the results.
 
     .. math:: v = [\, p_1(X_{t_1}), \dots, p_k(X_{t_k}) \,]
 
     Reduction, method and scaling belong to each pooling. A stage may feed several branches. The
-    method of all covariances together can be changed on a live module, as that of one pooling.
+    method of all covariance poolings can be changed at once on a live module, as that of one pooling.
 
     Args:
         branches: pairs of a stage and its pooling. The stage is a key of the maps: the name of a
             stage for a backbone that returns a dictionary, an index for a list. The pooling is any
-            module with ``out_features`` that maps ``(B, C, H, W)`` to one vector, or matrix, a sample.
+            module with ``out_features`` that maps ``(B, C, H, W)`` to one vector, or matrix, per sample.
 
     Shape:
         a dictionary or sequence of maps ``(B, C_t, H_t, W_t)`` to ``(B, out_features)``.
 
-    >>> from rootpool.nn import Length
+    >>> from rootpool.nn import AveragePool, Length
     >>> pool = BranchPool(
     ...     [
     ...         (
     ...             "middle",
     ...             CovariancePool(112, reduction=64, output="isometric", scaling=Length(4)),
     ...         ),
-    ...         ("last", CovariancePool(1280, "gap", scaling=Length(1.5, power=0.5))),
+    ...         ("last", AveragePool(1280, scaling=Length(1.5, power=0.5))),
     ...     ]
     ... )
     >>> pool.out_features
@@ -65,7 +64,7 @@ class BranchPool(nn.Module):
 
     @property
     def method(self) -> Method:
-        """The method of all branches but those of averages; assign a name or a value to change it."""
+        """The method of all covariance poolings; assign a name or a value to change it."""
         methods = {pool.method for pool in self._covariance_pools()}
         if len(methods) != 1:
             raise ValueError(
@@ -79,15 +78,11 @@ class BranchPool(nn.Module):
             pool.method = resolve_method(method)
 
     def _covariance_pools(self) -> list[CovariancePool]:
-        return [
-            pool
-            for pool in self.pools
-            if isinstance(pool, CovariancePool) and not isinstance(pool.method, GlobalAverage)
-        ]
+        return [pool for pool in self.pools if isinstance(pool, CovariancePool)]
 
     @property
     def out_features(self) -> int:
-        """Numbers a sample in the output: the sum over the branches."""
+        """Number of output features per sample: the sum over the branches."""
         return sum(cast(int, pool.out_features) for pool in self.pools)
 
     def forward(self, maps: Mapping[str, Tensor] | Sequence[Tensor]) -> Tensor:

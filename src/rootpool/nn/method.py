@@ -1,30 +1,53 @@
-"""What a method is: a covariance in, its normalisation out."""
+"""What a method is: a normalisation of covariances that knows its name, source, use and bound."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
+import torch
 from torch import Tensor
 
-__all__ = ["Method", "check_iterations"]
+__all__ = ["SOURCES", "KernelBound", "Method", "check_iterations"]
+
+SOURCES = ("ours", "paper", "follow-up", "baseline")
+
+
+@dataclass(frozen=True)
+class KernelBound:
+    """How large an entry of a kernel can become: the value, its formula, the eigenvalues that reach it."""
+
+    value: float
+    formula: str
+    trigger: str
 
 
 @dataclass(frozen=True)
 class Method(ABC):
-    """A normalisation of covariances, ``(..., d, d)`` to ``(..., d, d)``."""
+    """A normalisation of covariances, ``(..., d, d)`` to ``(..., d, d)``.
 
-    @property
-    def name(self) -> str:
-        """Its name in ``METHODS`` or ``BASELINES``; the class's own for a method from elsewhere."""
-        from .methods import BASELINES, METHODS
+    A subclass is a frozen dataclass whose fields are its parameters. It sets three class variables:
 
-        known = METHODS | BASELINES
-        return next((n for n, kind in known.items() if kind is type(self)), type(self).__name__)
+    * ``name``: how users, recipes and tables call it, such as ``"svd-pade"``;
+    * ``source``: ``"ours"`` (introduced by this project), ``"paper"`` (studied in the paper),
+      ``"follow-up"`` (published after it) or ``"baseline"`` (a simpler normalisation to compare with);
+    * ``use``: one line that says when to choose it.
+
+    :func:`rootpool.nn.register` adds it to ``METHODS``.
+    """
+
+    name: ClassVar[str]
+    source: ClassVar[str]
+    use: ClassVar[str]
 
     @abstractmethod
     def __call__(self, P: Tensor) -> Tensor:
         """Normalise covariances."""
+
+    def kernel_bound(self, dtype: torch.dtype = torch.float64) -> KernelBound | None:
+        """The largest entry of the kernel in its gradient; None if it has no kernel, or no known bound."""
+        return None
 
 
 def check_iterations(name: str, iterations: int) -> None:

@@ -1,9 +1,10 @@
-"""Newton-Schulz, and what the paper's comparisons rest on besides."""
+"""Newton-Schulz and the baselines that the paper compares with."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -13,7 +14,6 @@ from rootpool.linalg import logm, newton_schulz, powm
 from .method import Method, check_iterations
 
 __all__ = [
-    "GlobalAverage",
     "ISqrtCov",
     "MatrixLog",
     "MatrixPower",
@@ -24,10 +24,13 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ISqrtCov(Method):
-    """Newton-Schulz forward and backward (Li et al. 2018): matrix products only.
+    """Newton-Schulz forward and backward (Li et al. 2018): matrix products only."""
 
-    Take it: to export a network, for the first stage of the hybrid protocol, or to compare with it.
-    """
+    name: ClassVar[str] = "isqrt-cov"
+    source: ClassVar[str] = "paper"
+    use: ClassVar[str] = (
+        "to export a network, for the first stage of the hybrid protocol, or to compare with it"
+    )
 
     iterations: int = 5
 
@@ -40,10 +43,11 @@ class ISqrtCov(Method):
 
 @dataclass(frozen=True)
 class PlainCovariance(Method):
-    """No normalisation.
+    """No normalisation."""
 
-    Take it: to see what the root is worth.
-    """
+    name: ClassVar[str] = "covariance"
+    source: ClassVar[str] = "baseline"
+    use: ClassVar[str] = "to measure what the root contributes"
 
     def __call__(self, P: Tensor) -> Tensor:
         return P
@@ -51,10 +55,11 @@ class PlainCovariance(Method):
 
 @dataclass(frozen=True)
 class MatrixLog(Method):
-    """Matrix logarithm of ``P + ridge * I`` (DeepO2P, Ionescu et al. 2015).
+    """Matrix logarithm of ``P + ridge * I`` (DeepO2P, Ionescu et al. 2015)."""
 
-    Take it: to compare with DeepO2P.
-    """
+    name: ClassVar[str] = "log"
+    source: ClassVar[str] = "baseline"
+    use: ClassVar[str] = "to compare with DeepO2P"
 
     ridge: float = 1e-3
 
@@ -68,10 +73,11 @@ class MatrixLog(Method):
 
 @dataclass(frozen=True)
 class MatrixPower(Method):
-    """Matrix power with its exact gradient (MPN-COV with a general power, Li et al. 2017).
+    """Matrix power with its exact gradient (MPN-COV with a general power, Li et al. 2017)."""
 
-    Take it: to try another exponent than one half.
-    """
+    name: ClassVar[str] = "power"
+    source: ClassVar[str] = "baseline"
+    use: ClassVar[str] = "to try an exponent other than one half"
 
     exponent: float = 0.5
 
@@ -93,22 +99,13 @@ class SignedSqrt(Method):
     .. math:: Q_{ij} = \mathrm{sign}(P_{ij}) \sqrt{|P_{ij}|}
 
     Its derivative is infinite at zero entries (dead channels); there it is 0.
-
-    Take it: to compare with B-CNN.
     """
+
+    name: ClassVar[str] = "signed-sqrt"
+    source: ClassVar[str] = "baseline"
+    use: ClassVar[str] = "to compare with B-CNN"
 
     def __call__(self, P: Tensor) -> Tensor:
         zero = P == 0
         size = torch.where(zero, 1, P).abs().sqrt()
         return torch.where(zero, 0, size * P.sign())
-
-
-@dataclass(frozen=True)
-class GlobalAverage(Method):
-    """Global average pooling, the first-order baseline: a function of features, ``(B, C)``.
-
-    Take it: to see what second-order statistics are worth.
-    """
-
-    def __call__(self, P: Tensor) -> Tensor:
-        raise TypeError("gap pools features and has no covariance; use CovariancePool(..., 'gap')")

@@ -1,6 +1,9 @@
-"""Covariance pooling: features in, one vector a sample out."""
+"""Pooling: features in, one vector per sample out."""
 
 from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -8,14 +11,16 @@ from torch import Tensor, nn
 from rootpool.linalg import to_triangle, triangle_size, triangle_weights
 
 from .covariance import check_covariance, covariance, flatten_positions
+from .fused import fused_root
 from .method import Method
-from .methods import METHODS, resolve_method
-from .normalisations import GlobalAverage
-from .root import check_options, covariance_root
+from .registry import resolve_method
 from .scaling import Scaling
-from .spectral_roots import Exact, SpectralRoot
+from .spectral_roots import SpectralRoot
 
-__all__ = ["CovariancePool", "covariance_pool"]
+__all__ = ["AveragePool", "CovariancePool", "covariance_pool", "make_pool", "resolve_pool"]
+
+OUTPUTS = ("triangle", "isometric", "matrix")
+AVERAGE = "gap"  # global average pooling, by the name that everybody uses
 
 
 def covariance_pool(
@@ -25,41 +30,110 @@ def covariance_pool(
     compute_dtype: torch.dtype = torch.float64,
     output: str = "triangle",
 ) -> Tensor:
-    """Normalised covariances of feature maps, or their averages for ``"gap"``.
+    r"""Normalised covariances of feature maps, with their gradient to the features.
+
+    .. math:: Q = \mathrm{method}\left( \tfrac1N (X - \bar X)(X - \bar X)^T \right)
+
+    Spectral roots, such as the default :class:`Exact` (the square root), are computed from the features
+    directly and are once differentiable. The gradient of the default has no singularity: zero,
+    constant and rank-deficient maps, fewer positions than channels and repeated eigenvalues are ordinary.
 
     Args:
         features: ``(B, C, H, W)`` or ``(B, C, N)``, any floating-point dtype.
-        method: a name in ``METHODS`` or ``BASELINES``, or a method with its parameters.
-        compute_dtype: what covariance and normalisation are computed in, float64 in the paper.
+        method: a name in ``METHODS``, or a method with its parameters.
+        compute_dtype: the precision of covariance and normalisation: float64, as in the paper, or
+            float32 for half the time. Singular values below the square root of the precision (1e-7 or
+            1e-3 of the largest) count as zeros.
         output: ``"triangle"``, ``(B, C (C + 1) / 2)`` in row-major order; ``"isometric"``, the
             same with off-diagonal entries times the root of 2, so that inner products are those of the
             matrices; or ``"matrix"``.
 
     Returns:
-        The representation in the dtype of the features; ``(B, C)`` for ``"gap"``.
+        The representation in the dtype of the features. That of one map does not depend on what else is
+        in the batch or on the number of threads, up to rounding; the bits are the same for the same
+        machine, settings and batch.
 
+    >>> covariance_pool(torch.tensor([[[1.0, 3.0], [2.0, 2.0]]]))
+    tensor([[1., 0., 0.]])
     >>> covariance_pool(torch.randn(2, 8, 7, 7), "svd-pade").shape
     torch.Size([2, 36])
     """
-    method = resolve_method(method)
-    check_options(compute_dtype, output)
+    _check_options(compute_dtype, output)
+    return _pool(features, resolve_method(method), compute_dtype, output)
+
+
+def _check_options(compute_dtype: torch.dtype, output: str) -> None:
+    """Raise if ``compute_dtype`` or ``output`` is not supported."""
+    if compute_dtype not in (torch.float32, torch.float64):
+        raise ValueError(
+            f"compute_dtype must be torch.float32 or torch.float64, got {compute_dtype}"
+        )
+    if output not in OUTPUTS:
+        raise ValueError(f"output must be one of {', '.join(OUTPUTS)}, got {output!r}")
+
+
+def _pool(features: Tensor, method: Method, dtype: torch.dtype, output: str) -> Tensor:
     X = flatten_positions(features, "covariance_pool")
-    if isinstance(method, GlobalAverage):
-        return X.mean(-1)
+    form = "matrix" if output == "matrix" else "triangle"
     with torch.autocast(X.device.type, enabled=False):  # half precision would undo compute_dtype
-        if isinstance(method, SpectralRoot) and type(method) in METHODS.values():
-            return covariance_root(X, method, compute_dtype=compute_dtype, output=output)
-        Q = method(covariance(X.to(compute_dtype)))
-        if output != "matrix":
-            Q = to_triangle(Q)
+        if isinstance(method, SpectralRoot):
+            Q = fused_root(X, method, dtype, form)
+        else:
+            Q = method(covariance(X.to(dtype)))
+            Q = Q if form == "matrix" else to_triangle(Q)
         if output == "isometric":
             Q = Q * triangle_weights(X.shape[1], dtype=Q.dtype, device=Q.device)
         pooled = Q.to(X.dtype)
-    check_covariance(pooled.flatten(1).unsqueeze(-1), X)
+    if not isinstance(method, SpectralRoot):
+        check_covariance(pooled.flatten(1).unsqueeze(-1), X)
     return pooled
 
 
-class CovariancePool(nn.Module):
+class _Pool(nn.Module):
+    """What poolings have in common: an optional reduction of the channels before, a scaling after."""
+
+    def __init__(self, in_channels: int, reduction: int | None, scaling: Scaling | None) -> None:
+        super().__init__()
+        for name, value in (("in_channels", in_channels), ("reduction", reduction)):
+            if value is not None and (not isinstance(value, int) or value < 1):
+                raise ValueError(f"{name} must be a positive integer, got {value!r}")
+        if scaling is not None and not isinstance(scaling, Scaling):
+            raise TypeError(
+                f"scaling must be a Scaling, such as Length({scaling!r}), or None, got {scaling!r}"
+            )
+        self.in_channels = in_channels
+        self.channels = reduction or in_channels
+        self.reduction = nn.Identity() if reduction is None else _reduce(in_channels, reduction)
+        self.scaling = scaling
+
+    @abstractmethod
+    def pool(self, features: Tensor) -> Tensor:
+        """Pool reduced features."""
+
+    def forward(self, features: Tensor) -> Tensor:
+        if features.dim() < 2 or features.shape[1] != self.in_channels:
+            raise ValueError(
+                f"{type(self).__name__} expects {self.in_channels} channels, "
+                f"(B, {self.in_channels}, H, W) or (B, {self.in_channels}, N), "
+                f"got {tuple(features.shape)}"
+            )
+        if features.dim() == 3:
+            features = features.unsqueeze(-1)
+        pooled = self.pool(self.reduction(features))
+        if self.scaling is None:
+            return pooled
+        return self.scaling(pooled.flatten(1)).view_as(pooled)
+
+
+def _reduce(in_channels: int, channels: int) -> nn.Sequential:
+    convolution = nn.Conv2d(in_channels, channels, kernel_size=1, bias=False)
+    # As in both repositories of the paper's line. Batch norm hides the scale of the weights, but large
+    # weights learn more slowly.
+    nn.init.kaiming_normal_(convolution.weight, mode="fan_out", nonlinearity="relu")
+    return nn.Sequential(convolution, nn.BatchNorm2d(channels), nn.ReLU(inplace=True))
+
+
+class CovariancePool(_Pool):
     """Global covariance pooling: optional reduction, covariance, normalisation, upper triangle.
 
     The method can be changed on a live module (``pool.method = "svd-pade"``): no parameter, buffer or
@@ -67,12 +141,12 @@ class CovariancePool(nn.Module):
 
     Args:
         in_channels: channels of the features.
-        method: a name in ``METHODS`` or ``BASELINES``, or a method with its parameters.
+        method: a name in ``METHODS``, or a method with its parameters.
         reduction: channels after a 1x1 convolution with batch norm and ReLU (256 in the paper's
             ResNets); None for no reduction.
-        compute_dtype: what covariance and normalisation are computed in.
+        compute_dtype: the precision of covariance and normalisation.
         output: ``"triangle"``, ``"isometric"`` or ``"matrix"``, as in :func:`covariance_pool`.
-        scaling: what is done to the vector of each sample, :class:`Length` or :class:`Factor`;
+        scaling: applied to the vector of each sample, :class:`Length` or :class:`Factor`;
             None, as in the paper, leaves it alone.
 
     Shape:
@@ -95,30 +169,10 @@ class CovariancePool(nn.Module):
         output: str = "triangle",
         scaling: Scaling | None = None,
     ) -> None:
-        super().__init__()
-        for name, value in (("in_channels", in_channels), ("reduction", reduction)):
-            if value is not None and (not isinstance(value, int) or value < 1):
-                raise ValueError(f"{name} must be a positive integer, got {value!r}")
-        check_options(compute_dtype, output)
-        if scaling is not None and not isinstance(scaling, Scaling):
-            raise TypeError(
-                f"scaling must be a Scaling, such as Length({scaling!r}), or None, got {scaling!r}"
-            )
-        self.in_channels = in_channels
+        super().__init__(in_channels, reduction, scaling)
+        _check_options(compute_dtype, output)
         self.compute_dtype = compute_dtype
         self.output = output
-        self.scaling = scaling
-        self.reduction = (
-            nn.Identity()
-            if reduction is None
-            else nn.Sequential(
-                nn.Conv2d(in_channels, reduction, kernel_size=1, bias=False),
-                nn.BatchNorm2d(reduction),
-                nn.ReLU(inplace=True),
-            )
-        )
-        self.channels = reduction or in_channels
-        self._method: Method = Exact()
         self._method = resolve_method(method)
 
     @property
@@ -128,41 +182,99 @@ class CovariancePool(nn.Module):
 
     @method.setter
     def method(self, method: str | Method) -> None:
-        new = resolve_method(method)
-        if isinstance(new, GlobalAverage) != isinstance(self._method, GlobalAverage):
-            raise ValueError(
-                f"cannot change from {self._method} to {new}: the number of features would change, "
-                "and the classifier with it; make a new CovariancePool"
-            )
-        self._method = new
+        self._method = resolve_method(method)
 
     @property
     def out_features(self) -> int:
-        """Numbers a sample in the output."""
-        if isinstance(self._method, GlobalAverage):
-            return self.channels
+        """Number of output features per sample."""
         return self.channels**2 if self.output == "matrix" else triangle_size(self.channels)
 
-    def forward(self, features: Tensor) -> Tensor:
-        if features.dim() < 2 or features.shape[1] != self.in_channels:
-            raise ValueError(
-                f"CovariancePool expects {self.in_channels} channels, (B, {self.in_channels}, H, W) "
-                f"or (B, {self.in_channels}, N), got {tuple(features.shape)}"
-            )
-        if features.dim() == 3:
-            features = features.unsqueeze(-1)
-        pooled = covariance_pool(
-            self.reduction(features),
-            self._method,
-            compute_dtype=self.compute_dtype,
-            output=self.output,
-        )
-        if self.scaling is None:
-            return pooled
-        return self.scaling(pooled.flatten(1)).view_as(pooled)
+    def pool(self, features: Tensor) -> Tensor:
+        """Pool reduced features."""
+        return _pool(features, self._method, self.compute_dtype, self.output)
 
     def extra_repr(self) -> str:
         return (
             f"{self.in_channels}, method={self._method}, compute_dtype={self.compute_dtype}, "
             f"output={self.output!r}, scaling={self.scaling}, out_features={self.out_features}"
         )
+
+
+class AveragePool(_Pool):
+    """Global average pooling, the first-order baseline, with the same reduction and scaling.
+
+    Use: to measure what second-order statistics contribute.
+
+    Args:
+        in_channels: channels of the features.
+        reduction: channels after a 1x1 convolution with batch norm and ReLU; None for no reduction.
+        scaling: applied to the vector of each sample; None leaves it alone.
+
+    Shape:
+        ``(B, in_channels, H, W)`` or ``(B, in_channels, N)`` to ``(B, out_features)``.
+
+    >>> AveragePool(2048)(torch.randn(2, 2048, 7, 7)).shape
+    torch.Size([2, 2048])
+    """
+
+    def __init__(
+        self, in_channels: int, reduction: int | None = None, scaling: Scaling | None = None
+    ) -> None:
+        super().__init__(in_channels, reduction, scaling)
+
+    @property
+    def method(self) -> str:
+        """``"gap"``. It cannot be changed: covariances have another number of features."""
+        return AVERAGE
+
+    @method.setter
+    def method(self, method: str | Method) -> None:
+        raise ValueError(
+            f"cannot change average pooling to {method}: the number of features would change, and the "
+            "classifier with it; make a new CovariancePool"
+        )
+
+    @property
+    def out_features(self) -> int:
+        """Number of output features per sample."""
+        return self.channels
+
+    def pool(self, features: Tensor) -> Tensor:
+        """Average over the positions."""
+        return flatten_positions(features, "AveragePool").mean(-1)
+
+    def extra_repr(self) -> str:
+        return f"{self.in_channels}, scaling={self.scaling}, out_features={self.out_features}"
+
+
+def resolve_pool(pool: str | Method, **options: Any) -> str | Method:
+    """``"gap"`` itself, or the method of that name; see :func:`resolve_method`."""
+    if pool == AVERAGE:
+        if options:
+            raise ValueError(f"{AVERAGE} has no options, got {options!r:.200}")
+        return AVERAGE
+    return resolve_method(pool, **options)
+
+
+def make_pool(
+    in_channels: int,
+    pool: str | Method = "exact",
+    reduction: int | None = None,
+    *,
+    compute_dtype: torch.dtype = torch.float64,
+    output: str = "triangle",
+    scaling: Scaling | None = None,
+) -> CovariancePool | AveragePool:
+    """The pooling of a name: :class:`AveragePool` for ``"gap"``, else :class:`CovariancePool`.
+
+    ``compute_dtype`` and ``output`` are options of covariances; averages have no use for them.
+
+    >>> make_pool(64, "gap")
+    AveragePool(...)
+    >>> make_pool(64, "svd-pade", reduction=16).out_features
+    136
+    """
+    _check_options(compute_dtype, output)
+    if pool == AVERAGE:
+        return AveragePool(in_channels, reduction, scaling)
+    return CovariancePool(in_channels, pool, reduction, compute_dtype, output, scaling)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rootpool.nn import METHODS
+from rootpool.nn import method_names
 from rootpool.train.data.layouts import LAYOUTS
 from rootpool.train.recipes import Recipe, load_recipe, recipe_names
 from rootpool.train.settings import SettingsError, merge
@@ -115,7 +115,7 @@ class Bench:
         self, seeds: int | None = None, methods: Sequence[str] | None = None
     ) -> list[Trial]:
         """Every method, standalone and hybrid: the runs of the demo."""
-        chosen = [*METHODS, "gap"] if methods is None else methods
+        chosen = [*method_names("ours", "paper"), "gap"] if methods is None else methods
         return self._at_home(demo_trials(chosen, seeds or self.seeds, self.family))
 
     def precisions(self) -> list[Trial]:

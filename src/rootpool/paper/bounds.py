@@ -8,7 +8,6 @@ dangerous the smaller they are, and either tie or differ by one unit in the last
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -16,42 +15,17 @@ from torch import Tensor
 from rootpool.analysis import Record
 from rootpool.analysis.gradients import kernel_rule
 from rootpool.linalg import GradientRule
-from rootpool.nn import (
-    METHODS,
-    SVDPI,
-    Exact,
-    Method,
-    MPNCov,
-    SVDNewton,
-    SVDPade,
-    SVDTaylor,
-    SVDTopN,
-    SVDTrunc,
-    resolve_method,
-)
+from rootpool.nn import METHODS, KernelBound, Method, SVDNewton, resolve_method
 
 __all__ = [
-    "UpperBound",
     "bound_by_formula",
     "bound_by_search",
     "newton_bound_by_search",
     "upper_bounds",
 ]
 
-TIE = "lam_i = lam_j = eps"
-NEIGHBOURS = "lam_i and lam_j are eps and the next number above it"
 
-
-@dataclass(frozen=True)
-class UpperBound:
-    """A bound, its formula, and the eigenvalues that reach it."""
-
-    value: float
-    formula: str
-    trigger: str
-
-
-def bound_by_formula(method: str | Method, dtype: torch.dtype = torch.float64) -> UpperBound:
+def bound_by_formula(method: str | Method, dtype: torch.dtype = torch.float64) -> KernelBound:
     """The largest kernel entry that a method of the paper can meet in some precision.
 
     For ``svd-newton``, which has no kernel, the largest divided difference of the iteration, in the
@@ -61,25 +35,10 @@ def bound_by_formula(method: str | Method, dtype: torch.dtype = torch.float64) -
     10000000000.0
     """
     method = resolve_method(method)
-    eps = torch.finfo(dtype).eps
-    gap = UpperBound(1 / eps**2, "1 / eps^2", NEIGHBOURS)
-    match method:
-        case SVDTrunc():
-            return UpperBound(method.bound, "T", "|lam_i - lam_j| <= 1 / T")
-        case SVDTaylor():
-            return UpperBound((method.degree + 1) / eps, "(K + 1) / eps", TIE)
-        case SVDPI():
-            return UpperBound(method.iterations / eps, "K / eps", TIE)
-        case SVDPade():
-            tie = UpperBound((method.degree + 1) / eps, "(K + 1) / eps", TIE)
-            return max(gap, tie, key=lambda bound: bound.value)
-        case MPNCov() | SVDTopN():
-            return gap
-        case SVDNewton():
-            return UpperBound(1.5**method.iterations, "(3 / 2)^K", "lam_i = lam_j = 0, tr P = 1")
-        case Exact():
-            return UpperBound(1.0, "s_j / (s_i + s_j) <= 1", "s_i = 0 < s_j")
-    raise ValueError(f"{method} has no kernel, and no bound is known here")
+    bound = method.kernel_bound(dtype)
+    if bound is None:
+        raise ValueError(f"{method} has no kernel, or none with a known bound")
+    return bound
 
 
 def _candidates(dtype: torch.dtype) -> Tensor:
@@ -150,14 +109,15 @@ def upper_bounds(dtype: torch.dtype = torch.float64) -> list[Record]:
     records: list[Record] = []
     for name, kind in METHODS.items():
         method = kind()
-        rule = kernel_rule(method)
+        rule, bound = kernel_rule(method), method.kernel_bound(dtype)
+        if bound is None:
+            continue
         if isinstance(method, SVDNewton):
             searched, pair = newton_bound_by_search(method.iterations)
         elif rule is not None:
             searched, pair = bound_by_search(rule, dtype)
         else:
             continue
-        bound = bound_by_formula(method, dtype)
         records.append(
             {
                 "method": name,

@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.table import Table
 
 from rootpool.files import write_atomically
-from rootpool.nn import METHODS
+from rootpool.nn import method_names
 from rootpool.train.recipes import load_recipe, recipe_names
 from rootpool.train.settings import SettingsError, merge
 from rootpool.train.study import Event, Trial, run_trials
@@ -87,12 +87,12 @@ def demo(
     workers: int | None = None,
 ) -> int:
     """Run the comparison, or what is left of it; write ``index.html``, ``report.md``, ``results.json``."""
-    known = [*METHODS, "gap"]
+    known = ["gap", *method_names("ours", "paper")]
     chosen = known if methods == ["all"] else list(methods or SELECTION)
     unknown = [method for method in chosen if method not in known]
     if unknown:
         raise SettingsError(
-            f"no recipe for {', '.join(unknown)}; methods of the demo: all, gap, {', '.join(METHODS)}"
+            f"no recipe for {', '.join(unknown)}; methods of the demo: all, {', '.join(known)}"
         )
     if seeds < 1:
         raise SettingsError(f"seeds must be positive, got {seeds}")

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from rootpool.models.inert import load_inert
-from rootpool.train.hybrid import covariance_pools, set_method
+from rootpool.nn import covariance_pools, set_method
 from rootpool.train.run import LAST, prepare
 from rootpool.train.settings import resolve
 from rootpool.train.study import Trial

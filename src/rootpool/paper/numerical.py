@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 
 from rootpool.analysis import Record, time_methods
-from rootpool.nn import METHODS
+from rootpool.nn import method_names
 
 from .approximants import pade_coefficients
 from .approximation import approximation_errors
@@ -186,7 +186,7 @@ def measure_speed(
     full, side = int(_value("speed-batch")), int(_value("speed-side"))
     used = full if batch is None else batch
     shape = (used, int(_value("speed-channels")), side, side)
-    timed = time_methods(shape, METHODS, rounds=rounds, device=device)
+    timed = time_methods(shape, method_names("ours", "paper"), rounds=rounds, device=device)
     columns = {"FP (s)": "forward", "BP (s)": "backward", "Total (s)": "total"}
     rows = {row.method: row for row in table.rows}
     records: list[Record] = []

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from rootpool.analysis import Record
-from rootpool.nn import BASELINES, METHODS
+from rootpool.nn import METHODS
 
 __all__ = ["Cell", "Figure", "Published", "Row", "Statement", "Table", "load_published"]
 
@@ -159,7 +159,7 @@ def _take(entry: Mapping[str, Any], where: str, required: str, optional: str = "
 
 def _row(entry: Mapping[str, Any], columns: Sequence[str], words: Sequence[str], where: str) -> Row:
     _take(entry, f"a row of {where}", "name method cells", "group")
-    if entry["method"] not in {**METHODS, **BASELINES}:
+    if entry["method"] not in {*METHODS, "gap"}:
         raise ValueError(f"{where}, row {entry['name']!r}: unknown method {entry['method']!r}")
     if len(entry["cells"]) != len(columns):
         raise ValueError(

@@ -8,7 +8,7 @@ from typing import Any
 
 from rootpool.analysis import Record
 from rootpool.analysis.statistics import Comparison
-from rootpool.nn import METHODS
+from rootpool.nn import method_names
 
 from .bench import Bench, Run
 from .published import Table
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 Row = dict[str, Any]
-SVD = tuple(m for m in METHODS if m not in ("isqrt-cov", "exact"))  # those of the paper
+SVD = tuple(m for m in method_names("paper") if m != "isqrt-cov")  # those of the paper
 PADE = "svd-pade"
 AVERAGE = "average pooling"
 HYBRID = ", hybrid"  # how the name of a run ends that has two stages

@@ -9,8 +9,7 @@ from typing import Any
 import torch
 
 from rootpool.analysis import Record, effective_smoothness
-from rootpool.nn import METHODS
-from rootpool.train.hybrid import covariance_pools
+from rootpool.nn import covariance_pools, method_names
 
 from .bench import Study
 from .judge import Answer, compare_by_question, conclude, count, is_level, together
@@ -128,7 +127,7 @@ def measure_precision(figure: Figure, study: Study) -> Result:
 def measure_smooth_gradients(figure: Figure, study: Study) -> Result:
     """The remedies: as smooth as iSQRT-COV, and hardly better than MPN-COV."""
     remedies = [m for m in SVD if m != "mpn-cov"]
-    smoothness = smoothness_records(study, list(METHODS))
+    smoothness = smoothness_records(study, method_names("ours", "paper"))
     betas = _betas(smoothness)
     ratios = {m: _ratios(betas, m, "isqrt-cov") for m in remedies if m in betas}
     trained = {m: list(r.values())[-1] for m, r in ratios.items()}

@@ -8,7 +8,7 @@ from statistics import stdev
 
 from rootpool.analysis import Record
 from rootpool.analysis.statistics import describe
-from rootpool.nn import METHODS
+from rootpool.nn import method_names
 
 from .bench import Study
 from .judge import LEVEL, Answer, compare_by_question, conclude, count, is_better, is_level
@@ -122,7 +122,7 @@ ERROR_TABLES = {
         },
         {
             "Every covariance pooling beats average pooling, standalone.": (
-                [(m, "gap") for m in METHODS if m != "exact"],
+                [(m, "gap") for m in method_names("paper")],
                 is_better,
             ),
             "Every covariance pooling beats average pooling, hybrid.": (

@@ -4,7 +4,7 @@ from rootpool.recipes import Recipe, SettingsError, load_recipe, recipe_names
 
 from .datamodule import ImageData
 from .evaluation import TrainedRun, evaluate, load_run, predict
-from .hybrid import HybridProtocol, HybridSchedule, covariance_pools, set_method
+from .hybrid import HybridProtocol, HybridSchedule
 from .module import PooledTraining
 from .nonfinite import NonFiniteError
 from .replay import Replay, replay
@@ -22,7 +22,6 @@ __all__ = [
     "Run",
     "SettingsError",
     "TrainedRun",
-    "covariance_pools",
     "evaluate",
     "load_recipe",
     "load_run",
@@ -31,5 +30,4 @@ __all__ = [
     "recipe_names",
     "replay",
     "resolve",
-    "set_method",
 ]

@@ -7,34 +7,12 @@ from typing import Any
 
 import lightning.pytorch as pl
 from lightning.pytorch.utilities import rank_zero_info
-from torch import nn
 
-from rootpool.nn import CovariancePool, resolve_method
+from rootpool.nn import covariance_pools, resolve_method, set_method
 
-__all__ = ["STAGES", "HybridProtocol", "HybridSchedule", "covariance_pools", "set_method"]
+__all__ = ["STAGES", "HybridProtocol", "HybridSchedule"]
 
 STAGES = ("start", "warm-up", "final")
-
-
-def covariance_pools(model: nn.Module) -> dict[str, CovariancePool]:
-    """The covariance poolings of a model by name.
-
-    >>> covariance_pools(nn.Sequential(nn.Flatten(2), CovariancePool(8)))
-    {'1': CovariancePool(...)}
-    """
-    return {name: m for name, m in model.named_modules() if isinstance(m, CovariancePool)}
-
-
-def set_method(model: nn.Module, method: Any) -> None:
-    """Change the method of every covariance pooling of a live model; weights stay as they are."""
-    pools = covariance_pools(model)
-    if not pools:
-        raise ValueError(
-            f"{type(model).__name__} has no CovariancePool whose method could be changed; "
-            "build it with rootpool.models.create_model, or use one in your own model"
-        )
-    for pool in pools.values():
-        pool.method = method
 
 
 @dataclass(frozen=True)
@@ -117,7 +95,8 @@ class HybridProtocol(pl.Callback):
 
     def _apply(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         stage = self.schedule.stage(trainer.current_epoch)
-        set_method(pl_module, self.schedule.start if stage == "start" else self.final)
+        final = self.final or self.schedule.start  # None without pools, which set_method refuses
+        set_method(pl_module, self.schedule.start if stage == "start" else final)
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         # A resume in the middle of an epoch does not pass on_train_epoch_start.

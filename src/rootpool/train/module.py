@@ -13,9 +13,8 @@ from torchmetrics import MeanMetric
 from torchmetrics.classification import MulticlassAccuracy
 
 from rootpool.models import create_model, load_checkpoint, parameter_groups
-from rootpool.nn import BASELINES, METHODS
+from rootpool.nn import covariance_pools, resolve_pool, set_method
 
-from .hybrid import covariance_pools, set_method
 from .sampling import derive_seed
 
 __all__ = ["PooledTraining", "rebuild"]
@@ -30,7 +29,7 @@ class PooledTraining(pl.LightningModule):
     Args:
         backbone: a name that `rootpool.models.create_model` knows.
         backbone_options: its options, such as ``{"last_stride": 1}``.
-        method: a name in ``METHODS`` or ``BASELINES``.
+        method: a name in ``METHODS``, or ``"gap"`` for average pooling.
         method_options: its parameters, such as ``{"bound": 1e8}``; None for the paper's.
         reduction: channels after the 1x1 convolution before the covariance; None for the backbone's own
             choice.
@@ -69,7 +68,7 @@ class PooledTraining(pl.LightningModule):
         self.milestones = sorted(milestones or [])
         self.model = create_model(
             backbone,
-            pool=_method(method, method_options),
+            pool=resolve_pool(method, **(method_options or {})),
             num_classes=num_classes,
             reduction=reduction,
             **(backbone_options or {}),
@@ -182,14 +181,3 @@ def rebuild(checkpoint: Mapping[str, Any]) -> PooledTraining:
 
 def _accuracy(num_classes: int, k: int) -> MulticlassAccuracy:
     return MulticlassAccuracy(num_classes, top_k=min(k, num_classes), average="micro")
-
-
-def _method(name: str, options: dict[str, Any] | None) -> Any:
-    known = METHODS | BASELINES
-    if name not in known:
-        raise ValueError(f"unknown method {name!r}; choose from {', '.join(known)}")
-    try:
-        return known[name](**(options or {}))
-    except TypeError as error:
-        takes = ", ".join(known[name].__dataclass_fields__) or "none"
-        raise ValueError(f"the options of {name} are {takes}; got {options!r:.200}") from error

@@ -14,9 +14,8 @@ from torch.linalg import LinAlgError
 
 from rootpool.analysis.spectrum import covariance_eigenvalues, spectrum_statistics
 from rootpool.models.inert import load_inert
-from rootpool.nn import CovariancePool
+from rootpool.nn import CovariancePool, covariance_pools
 
-from .hybrid import covariance_pools
 from .module import PooledTraining, rebuild
 from .sampling import derive_seed
 from .trainer import make_trainer

@@ -1,4 +1,4 @@
-r"""The root of a covariance straight from the features, forward and backward.
+r"""The root of a covariance computed from the features directly, forward and backward.
 
 With :math:`A = (X - \bar X)/\sqrt N = U\,\mathrm{diag}(s) V^T` (thin) the root is :math:`Q = W W^T`,
 :math:`W = U \mathrm{diag}(\sqrt s) = A V \mathrm{diag}(s^{-1/2})`. When there are no more positions
@@ -7,15 +7,20 @@ The mean is a null vector of that matrix; a Householder reflection takes it out 
 N - 1 positions. The backward needs W, ``K = diag(s^{-1/2}) V^T / sqrt(N)`` (centred) and s;
 its derivation is in :mod:`rootpool.nn.spectral_roots`.
 
-Everything for a few images at a time in one thread, so that what one step writes is still in the
-cache for the next. The cut of the batch depends on the shape alone: the result is the same to the bit
-for any number of threads.
+On CPUs a thread takes a few images at a time through all steps, so that what one step writes is still
+in the cache for the next. The batch is cut by its shape alone, whatever the number of threads. On other
+devices everything stays in the calling thread, and so on its current stream.
+
+The method is passed as an object. Only the operators for tracers (``torch.compile``, ``torch.export``)
+need it as text: the name under which it is registered, then the values of its fields.
 """
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -24,16 +29,13 @@ from torch import Tensor
 from rootpool.linalg.checks import first_index, is_plain
 from rootpool.linalg.decompose import eigh_forward, roundoff
 from rootpool.linalg.parallel import run_pieces
-from rootpool.linalg.vectorize import triangle_size, triangle_weights
+from rootpool.linalg.vectorize import triangle_size
 
-from .covariance import flatten_positions
-from .methods import METHODS
-from .spectral_roots import Exact, SpectralRoot
+from .registry import METHODS, is_registered
+from .spectral_roots import SpectralRoot
 from .triangle import pack_product, unpack_times
 
-__all__ = ["OUTPUTS", "check_options", "covariance_root"]
-
-OUTPUTS = ("triangle", "isometric", "matrix")
+__all__ = ["fused_root"]
 
 
 # --------------------------------------------------------------------------------------------------
@@ -61,7 +63,7 @@ def _decompose(X: Tensor, dtype: torch.dtype, floor: float) -> tuple[Tensor, Ten
         Y -= Y.mean(-1, keepdim=True)
     root_scale = _normalise(Y)
     gram = torch.bmm(Y.mT, Y) if thin else torch.bmm(Y, Y.mT)
-    lam, V = eigh_forward(gram.div_(N), "triangle", "covariance_root", None)
+    lam, V = eigh_forward(gram.div_(N), "triangle", "covariance_pool", None)
     keep = lam > roundoff(lam)
     if floor:
         keep &= lam * root_scale**4 > floor
@@ -100,7 +102,7 @@ def _normalise(Y: Tensor) -> Tensor | float:
     if Y.device.type == "cpu":
         if not math.isfinite(float(size.amax())):
             raise ValueError(
-                f"covariance_root: differences of features are beyond the range of {Y.dtype}; "
+                f"covariance_pool: differences of features are beyond the range of {Y.dtype}; "
                 "divide the features by a constant, or use compute_dtype=torch.float64"
             )
         if not extreme.any():
@@ -145,10 +147,17 @@ def _feature_gradient(method: SpectralRoot, g: Tensor, W: Tensor, K: Tensor, s: 
 # Whole batches
 
 
-def _cuts(B: int, d: int, N: int, device: torch.device) -> list[int]:
-    """Some 8 MB of d x d float64 a piece, enough pieces to balance, enough work in each."""
-    if device.type != "cpu":
-        return [0, B]
+def _run(work: Callable[[slice], None], B: int, d: int, N: int, device: torch.device) -> None:
+    """Call ``work`` on pieces of the batch: in worker threads on CPUs, else on all of it, here."""
+    with torch.autocast(device.type, enabled=False):
+        if device.type == "cpu":
+            run_pieces(work, _cuts(B, d, N))
+        else:  # another thread would have another current stream
+            work(slice(0, B))
+
+
+def _cuts(B: int, d: int, N: int) -> list[int]:
+    """Some 8 MB of d x d float64 per piece, enough pieces to balance, enough work in each."""
     least = 1 if min(d, N) >= 96 else 8
     size = max(1, min(16, 2**20 // d**2, max(least, B // 16)))
     return [*range(0, B, size), B]
@@ -174,9 +183,9 @@ def _allocate(X: Tensor, dtype: torch.dtype, output: str, save: bool) -> tuple[T
 
 
 def _forward(
-    X: Tensor, kind: str, parameters: list[float], dtype: torch.dtype, output: str, save: bool
+    X: Tensor, method: SpectralRoot, dtype: torch.dtype, output: str, save: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    method, X = _method(kind, parameters), X.detach()
+    X = X.detach()
     out, W, K, s = _allocate(X, dtype, output, save)
 
     def work(piece: slice) -> None:
@@ -188,68 +197,95 @@ def _forward(
             for target, factor in zip((W, K, s), factors, strict=True):
                 target[piece] = factor
 
-    with torch.autocast(X.device.type, enabled=False):
-        run_pieces(work, _cuts(X.shape[0], X.shape[1], X.shape[2], X.device))
+    _run(work, X.shape[0], X.shape[1], X.shape[2], X.device)
     return out, W, K, s
 
 
-def _backward(
-    g: Tensor, W: Tensor, K: Tensor, s: Tensor, kind: str, parameters: list[float]
-) -> Tensor:
-    method, g = _method(kind, parameters), g.contiguous()
+def _backward(g: Tensor, W: Tensor, K: Tensor, s: Tensor, method: SpectralRoot) -> Tensor:
+    g = g.contiguous()
     B, d, N = W.shape[0], W.shape[1], K.shape[2]
     gradient = g.new_empty(B, d, N)
 
     def work(piece: slice) -> None:
         gradient[piece] = _feature_gradient(method, g[piece], W[piece], K[piece], s[piece])
 
-    with torch.autocast(g.device.type, enabled=False):
-        run_pieces(work, _cuts(B, d, N, g.device))
+    _run(work, B, d, N, g.device)
     return gradient
 
 
-def _method(kind: str, parameters: list[float]) -> SpectralRoot:
-    """Back from what an operator can take: the name and the numbers of a method."""
-    fields = dataclasses.fields(METHODS[kind])
-    # The annotations are strings; a whole number has come as a float.
-    values = (
-        int(p) if field.type == "int" else p for field, p in zip(fields, parameters, strict=True)
-    )
-    method = METHODS[kind](*values)
+# --------------------------------------------------------------------------------------------------
+# Operators for tracers
+
+
+def _encoded(method: SpectralRoot | str) -> str:
+    """The registered name of a method and the values of its fields, as text."""
+    if isinstance(method, str):
+        return method
+    if not is_registered(method):
+        raise TypeError(
+            f"torch.compile and torch.export need the name of {method}, which METHODS does not have; "
+            "decorate its class with rootpool.nn.register"
+        )
+    values = [getattr(method, field.name) for field in dataclasses.fields(method)]
+    for value in values:
+        if not (value is None or type(value) in (int, float, bool, str)):
+            raise TypeError(
+                f"torch.compile and torch.export need fields of numbers, booleans, text or None; "
+                f"{method} has {value!r}"
+            )
+    return ", ".join([repr(method.name), *[_literal(value) for value in values]])
+
+
+def _literal(value: object) -> str:
+    return "1e999" if value == math.inf else repr(value)  # infinity has no literal of its own
+
+
+def _decoded(text: str) -> SpectralRoot:
+    name, *values = ast.literal_eval(f"({text},)")
+    method = METHODS[name](*values)
     assert isinstance(method, SpectralRoot)
     return method
 
 
-_forward_op = torch.library.custom_op("rootpool::covariance_root", _forward, mutates_args=())
-_backward_op = torch.library.custom_op(
-    "rootpool::covariance_root_backward", _backward, mutates_args=()
-)
+@torch.library.custom_op("rootpool::covariance_root", mutates_args=())
+def _forward_op(
+    X: Tensor, method: str, dtype: torch.dtype, output: str, save: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    return _forward(X, _decoded(method), dtype, output, save)
+
+
+@torch.library.custom_op("rootpool::covariance_root_backward", mutates_args=())
+def _backward_op(g: Tensor, W: Tensor, K: Tensor, s: Tensor, method: str) -> Tensor:
+    return _backward(g, W, K, s, _decoded(method))
 
 
 @_forward_op.register_fake
-def _(
-    X: Tensor, kind: str, parameters: list[float], dtype: torch.dtype, output: str, save: bool
-) -> tuple[Tensor, ...]:
+def _(X: Tensor, method: str, dtype: torch.dtype, output: str, save: bool) -> tuple[Tensor, ...]:
     return _allocate(X, dtype, output, save)
 
 
 @_backward_op.register_fake
-def _(g: Tensor, W: Tensor, K: Tensor, s: Tensor, kind: str, parameters: list[float]) -> Tensor:
+def _(g: Tensor, W: Tensor, K: Tensor, s: Tensor, method: str) -> Tensor:
     return g.new_empty(W.shape[0], W.shape[1], K.shape[2])
+
+
+# --------------------------------------------------------------------------------------------------
+# Automatic differentiation. ``method`` is text while torch.compile traces, which takes no objects.
 
 
 class _CovarianceRoot(torch.autograd.Function):
     @staticmethod
     def forward(
-        X: Tensor, kind: str, parameters: list[float], dtype: torch.dtype, output: str
+        X: Tensor, method: SpectralRoot | str, dtype: torch.dtype, output: str
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        forward = _forward if is_plain(X) else _forward_op
-        out, W, K, s = forward(X, kind, parameters, dtype, output, True)
+        if isinstance(method, SpectralRoot) and is_plain(X):
+            return _forward(X, method, dtype, output, True)
+        out, W, K, s = _forward_op(X, _encoded(method), dtype, output, True)
         return out, W, K, s
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        X, ctx.kind, ctx.parameters, *_ = inputs
+        X, ctx.method, *_ = inputs
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(*output[1:])
         ctx.save_for_backward(X, *output[1:])
@@ -257,21 +293,22 @@ class _CovarianceRoot(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, g: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
         if g is None:
-            return None, None, None, None, None
+            return None, None, None, None
         X, W, K, s = ctx.saved_tensors
-        gradient = _FeatureGradient.apply(X, g, W, K, s, ctx.kind, ctx.parameters)
-        return gradient, None, None, None, None
+        return _FeatureGradient.apply(X, g, W, K, s, ctx.method), None, None, None
 
 
 class _FeatureGradient(torch.autograd.Function):
-    """The backward. ``X`` is there only so that a second derivative meets the refusal below."""
+    """The backward. ``X`` is an input only so that a second derivative meets the refusal below."""
 
     @staticmethod
     def forward(
-        X: Tensor, g: Tensor, W: Tensor, K: Tensor, s: Tensor, kind: str, parameters: list[float]
+        X: Tensor, g: Tensor, W: Tensor, K: Tensor, s: Tensor, method: SpectralRoot | str
     ) -> Tensor:
-        backward = _backward if is_plain(g) else _backward_op
-        return backward(g, W, K, s, kind, parameters)
+        if isinstance(method, SpectralRoot) and is_plain(g):
+            return _backward(g, W, K, s, method)
+        gradient: Tensor = _backward_op(g, W, K, s, _encoded(method))
+        return gradient
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -280,63 +317,22 @@ class _FeatureGradient(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *_: Tensor) -> tuple[None, ...]:
         raise RuntimeError(
-            "covariance_root has no second derivative; rootpool.linalg.sqrtm(covariance(X)) has, "
-            "where the covariance is not singular"
+            "spectral roots of covariance_pool have no second derivative; "
+            "rootpool.linalg.sqrtm(covariance(X)) has, where the covariance is not singular"
         )
 
 
-def check_options(compute_dtype: torch.dtype, output: str) -> None:
-    """Raise for a precision or a form of output that there is not."""
-    if compute_dtype not in (torch.float32, torch.float64):
-        raise ValueError(
-            f"compute_dtype must be torch.float32 or torch.float64, got {compute_dtype}"
-        )
-    if output not in OUTPUTS:
-        raise ValueError(f"output must be one of {', '.join(OUTPUTS)}, got {output!r}")
-
-
-def covariance_root(
-    features: Tensor,
-    method: SpectralRoot | None = None,
-    *,
-    compute_dtype: torch.dtype = torch.float64,
-    output: str = "triangle",
-) -> Tensor:
-    r"""Square root of the covariance of each feature map, with its gradient to the features.
-
-    .. math:: Q = \left( \tfrac1N (X - \bar X)(X - \bar X)^T \right)^{1/2}
-
-    The gradient of the default method has no singularity: zero, constant and rank-deficient maps,
-    fewer positions than channels and repeated eigenvalues are ordinary. Once differentiable.
+def fused_root(X: Tensor, method: SpectralRoot, dtype: torch.dtype, output: str) -> Tensor:
+    """Roots of the covariances of features ``(B, C, N)``, with their gradient to the features.
 
     Args:
-        features: ``(B, C, H, W)`` or ``(B, C, N)``, any floating-point dtype.
-        method: a root of ``METHODS`` that is computed by eigendecomposition; default :class:`Exact`.
-        compute_dtype: float64, or float32 for half the time. Singular values below the square root of
-            the precision (1e-7 or 1e-3 of the largest) count as zeros.
-        output: ``"triangle"``, ``(B, C (C + 1) / 2)`` in row-major order; ``"isometric"``, the
-            same with off-diagonal entries times the root of 2, so that inner products are those of the
-            matrices; or ``"matrix"``.
-
-    Returns:
-        The roots in the dtype of the features. Root and gradient of a map have the same bits whatever
-        else is in the batch and however many threads there are.
-
-    >>> X = torch.tensor([[[1.0, 3.0], [2.0, 2.0]]])
-    >>> covariance_root(X)
-    tensor([[1., 0., 0.]])
+        X: features with at least one channel and one position.
+        method: any spectral root; under tracers it must be registered.
+        dtype: what to compute in.
+        output: ``"triangle"`` or ``"matrix"``.
     """
-    X = flatten_positions(features, "covariance_root")
-    method = Exact() if method is None else method
-    check_options(compute_dtype, output)
-    kind = next((name for name, kinds in METHODS.items() if kinds is type(method)), None)
-    if kind is None or not isinstance(method, SpectralRoot):
-        raise TypeError(f"covariance_root needs a root by eigendecomposition, got {method!r}")
-    if output == "isometric":
-        Q = covariance_root(X, method, compute_dtype=compute_dtype)
-        return Q * triangle_weights(X.shape[1], dtype=Q.dtype, device=Q.device)
-    parameters = [float(p) for p in dataclasses.astuple(method)]
     if is_plain(X) and not (X.requires_grad and torch.is_grad_enabled()):
-        return _forward(X, kind, parameters, compute_dtype, output, False)[0]
-    result: Tensor = _CovarianceRoot.apply(X, kind, parameters, compute_dtype, output)[0]
+        return _forward(X, method, dtype, output, False)[0]
+    described = _encoded(method) if torch.compiler.is_compiling() else method
+    result: Tensor = _CovarianceRoot.apply(X, described, dtype, output)[0]
     return result

@@ -9,21 +9,20 @@ from rootpool.linalg import from_triangle, to_triangle
 from rootpool.nn import (
     METHODS,
     Exact,
-    ISqrtCov,
+    SpectralRoot,
     SVDTaylor,
     SVDTopN,
     covariance,
-    covariance_root,
-    resolve_method,
+    covariance_pool,
 )
 from rootpool.nn.triangle import FULL_UP_TO, GATHER_UP_TO, pack_product, unpack_times
 
-ROOTS = [name for name in METHODS if name != "isqrt-cov"]
+ROOTS = [name for name, method in METHODS.items() if issubclass(method, SpectralRoot)]
 
 
-def gradient(X, method=None, **options):
+def gradient(X, method="exact", **options):
     X = X.clone().requires_grad_()
-    out = covariance_root(X, method, **options)
+    out = covariance_pool(X, method, **options)
     weight = matrices.random(*out.shape, seed=9).to(out.dtype)
     return torch.autograd.grad((out * weight).sum(), X)[0]
 
@@ -34,15 +33,15 @@ def gradient(X, method=None, **options):
 )
 def test_gradcheck(shape, output):
     X = matrices.random(*shape).requires_grad_()
-    assert torch.autograd.gradcheck(lambda X: covariance_root(X, output=output), X)
+    assert torch.autograd.gradcheck(lambda X: covariance_pool(X, output=output), X)
 
 
 @pytest.mark.parametrize("shape", [(2, 5, 4), (2, 3, 8)])
 def test_value(shape):
     X = matrices.random(*shape)
-    Q = covariance_root(X, output="matrix")
+    Q = covariance_pool(X, output="matrix")
     assert relative_error(Q @ Q, covariance(X)) < 1e-13
-    assert torch.allclose(to_triangle(Q), covariance_root(X), rtol=1e-14)
+    assert torch.allclose(to_triangle(Q), covariance_pool(X), rtol=1e-14)
 
 
 def edge_case(kind, N):
@@ -74,8 +73,8 @@ def edge_case(kind, N):
 )  # fmt: skip
 def test_edge_cases_are_finite(kind, N, name):
     X = edge_case(kind, N)
-    assert covariance_root(X, resolve_method(name)).isfinite().all()
-    assert gradient(X, resolve_method(name)).isfinite().all()
+    assert covariance_pool(X, name).isfinite().all()
+    assert gradient(X, name).isfinite().all()
 
 
 @pytest.mark.parametrize("N", [4, 9])
@@ -98,11 +97,11 @@ def test_scaling_law(scale, dtype, name, N):
         METHODS[name](),
         {"compute_dtype": dtype},
     )
-    scaled = covariance_root(X * scale, method, **options) / scale
+    scaled = covariance_pool(X * scale, method, **options) / scale
     tolerance = 10 * matrices.TOLERANCE[dtype]
     if name != "exact":  # at the scale 1 the floor still shows: sqrt(eps)
         tolerance = 10 * torch.finfo(dtype).eps ** 0.5
-    assert relative_error(scaled, covariance_root(X, Exact(), **options)) < tolerance
+    assert relative_error(scaled, covariance_pool(X, Exact(), **options)) < tolerance
     expected = gradient(X, method, **options)
     assert relative_error(gradient(X * scale, method, **options), expected) < tolerance
     alone = gradient(X[:1] * scale, method, **options)
@@ -112,19 +111,19 @@ def test_scaling_law(scale, dtype, name, N):
 @pytest.mark.parametrize("scale", [3e38, 1.5e38, 1e-38, 1e-44])
 def test_ends_of_the_range_of_float32(scale):
     X = torch.tensor([[[-0.5, 0.5], [0.0, 0.25]]]) * scale
-    got = covariance_root(X, compute_dtype=torch.float32)
-    assert torch.allclose(got / scale, covariance_root(X.double()).float() / scale, rtol=1e-4)
+    got = covariance_pool(X, compute_dtype=torch.float32)
+    assert torch.allclose(got / scale, covariance_pool(X.double()).float() / scale, rtol=1e-4)
 
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_autocast_does_not_reach_the_products(threads):
     before, X = torch.get_num_threads(), matrices.random(3, 6, 9, dtype=torch.float32)
-    expected = covariance_root(X, compute_dtype=torch.float32)
+    expected = covariance_pool(X, compute_dtype=torch.float32)
     expected_gradient = gradient(X, compute_dtype=torch.float32)
     torch.set_num_threads(threads)
     try:
         with torch.autocast("cpu", torch.bfloat16):
-            assert torch.equal(covariance_root(X, compute_dtype=torch.float32), expected)
+            assert torch.equal(covariance_pool(X, compute_dtype=torch.float32), expected)
             assert torch.equal(gradient(X, compute_dtype=torch.float32), expected_gradient)
             assert covariance(X).dtype == torch.float32
     finally:
@@ -140,35 +139,35 @@ def test_newton_has_a_gradient_below_the_floor_of_its_value():
         < 1e-9
     )
     floor = torch.finfo(torch.float64).eps ** 0.5
-    value = covariance_root(X, METHODS["svd-newton"](), output="matrix")
+    value = covariance_pool(X, METHODS["svd-newton"](), output="matrix")
     assert torch.allclose(value, floor * torch.eye(3).double(), rtol=1e-6)
 
 
 def test_constant_map_has_an_exactly_zero_root():
-    assert (covariance_root(edge_case("constant", 4).float()) == 0).all()
+    assert (covariance_pool(edge_case("constant", 4).float()) == 0).all()
     assert (gradient(edge_case("constant", 4)) == 0).all()
 
 
 def test_repeated_singular_values_against_finite_differences():
     torch.manual_seed(0)
     X = edge_case("repeated", 8).clone().requires_grad_()
-    assert torch.autograd.gradcheck(covariance_root, X)
+    assert torch.autograd.gradcheck(covariance_pool, X)
 
 
 def test_gradient_of_a_singular_covariance_along_features():
     """Duplicate channels: rank 3 in 6 channels for every nearby map that keeps them equal."""
     half = matrices.random(2, 3, 9).requires_grad_()
-    assert torch.autograd.gradcheck(lambda H: covariance_root(torch.cat([H, H], 1)), half)
+    assert torch.autograd.gradcheck(lambda H: covariance_pool(torch.cat([H, H], 1)), half)
 
 
 @pytest.mark.parametrize("name", ROOTS)
 def test_a_sample_does_not_depend_on_its_company(name):
-    X, method = matrices.random(9, 6, 4), resolve_method(name)
-    together, alone = covariance_root(X, method), covariance_root(X[5:6], method)
+    X, method = matrices.random(9, 6, 4), name
+    together, alone = covariance_pool(X, method), covariance_pool(X[5:6], method)
     assert torch.allclose(together[5:6], alone, rtol=1e-13, atol=1e-15)
     broken = X.clone()
     broken[:5] *= 1e8
-    assert torch.allclose(covariance_root(broken, method)[5:6], alone, rtol=1e-13, atol=1e-15)
+    assert torch.allclose(covariance_pool(broken, method)[5:6], alone, rtol=1e-13, atol=1e-15)
 
 
 @pytest.mark.parametrize("shape", [(40, 24, 9), (9, 70, 30), (3, 20, 40)])
@@ -178,7 +177,7 @@ def test_same_bits_for_any_number_of_threads(shape):
         results = []
         for count in (1, 2, 5):
             torch.set_num_threads(count)
-            results.append((covariance_root(X), gradient(X), gradient(X, SVDTaylor())))
+            results.append((covariance_pool(X), gradient(X), gradient(X, SVDTaylor())))
             assert torch.get_num_threads() == count
     finally:
         torch.set_num_threads(before)
@@ -188,8 +187,8 @@ def test_same_bits_for_any_number_of_threads(shape):
 
 def test_float32_features_are_computed_in_float64():
     X = matrices.random(2, 8, 5, dtype=torch.float32)
-    assert covariance_root(X).dtype == torch.float32
-    assert relative_error(covariance_root(X), covariance_root(X.double())) < 1e-7
+    assert covariance_pool(X).dtype == torch.float32
+    assert relative_error(covariance_pool(X), covariance_pool(X.double())) < 1e-7
     assert gradient(X).dtype == torch.float32
     assert relative_error(gradient(X, compute_dtype=torch.float32), gradient(X)) < 1e-4
 
@@ -197,24 +196,24 @@ def test_float32_features_are_computed_in_float64():
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_features(dtype):
     X = matrices.random(2, 8, 5).to(dtype)
-    out = covariance_root(X)
+    out = covariance_pool(X)
     assert out.dtype == gradient(X).dtype == dtype
-    assert torch.equal(out, covariance_root(X.double()).to(dtype))
+    assert torch.equal(out, covariance_pool(X.double()).to(dtype))
 
 
 def test_non_contiguous_features_and_gradients():
     X = matrices.random(5, 2, 6).permute(1, 2, 0).requires_grad_()
-    out = covariance_root(X)
+    out = covariance_pool(X)
     weight = matrices.random(out.shape[1], out.shape[0]).mT
     (got,) = torch.autograd.grad(out, X, weight)
     Y = X.detach().contiguous().requires_grad_()
-    (expected,) = torch.autograd.grad(covariance_root(Y), Y, weight.contiguous())
+    (expected,) = torch.autograd.grad(covariance_pool(Y), Y, weight.contiguous())
     assert torch.equal(got, expected)
 
 
 def test_empty_batch():
     X = torch.zeros(0, 4, 3, requires_grad=True)
-    covariance_root(X).sum().backward()
+    covariance_pool(X).sum().backward()
     assert X.grad.shape == X.shape
 
 
@@ -222,7 +221,7 @@ def test_empty_batch():
 @pytest.mark.parametrize("output", ["triangle", "matrix"])
 def test_compile_without_graph_breaks(name, output):
     def loss(X):
-        return covariance_root(X, resolve_method(name), output=output).sin().sum()
+        return covariance_pool(X, name, output=output).sin().sum()
 
     torch._dynamo.reset()
     X = matrices.random(3, 5, 4).requires_grad_()
@@ -233,10 +232,10 @@ def test_compile_without_graph_breaks(name, output):
 
 def test_second_derivative_is_refused_loudly():
     X = matrices.random(1, 3, 5).requires_grad_()
-    (first,) = torch.autograd.grad(covariance_root(X).sum(), X, create_graph=True)
+    (first,) = torch.autograd.grad(covariance_pool(X).sum(), X, create_graph=True)
     with pytest.raises(RuntimeError, match=r"no second derivative; .*sqrtm\(covariance\(X\)\) has"):
         first.sum().backward()
-    once = torch.func.grad(lambda X: covariance_root(X).sin().sum())
+    once = torch.func.grad(lambda X: covariance_pool(X).sin().sum())
     twice = torch.func.grad(lambda X: once(X).sum())
     with pytest.raises(RuntimeError, match="no second derivative"):
         twice(X.detach())
@@ -245,10 +244,10 @@ def test_second_derivative_is_refused_loudly():
 def test_nothing_is_kept_without_gradient():
     X = matrices.random(2, 4, 3).requires_grad_()
     with torch.no_grad():
-        assert covariance_root(X).grad_fn is None
+        assert covariance_pool(X).grad_fn is None
     with torch.inference_mode():
-        assert covariance_root(X).is_inference()
-    kept = covariance_root(X).grad_fn.saved_tensors
+        assert covariance_pool(X).is_inference()
+    kept = covariance_pool(X).grad_fn.saved_tensors
     assert sum(t.numel() for t in kept) == 2 * (4 * 3 + 4 * 2 + 2 * 3 + 2)  # X, W, K and spectrum
 
 
@@ -258,19 +257,17 @@ def test_bad_input():
     with pytest.raises(
         ValueError, match=r"features\[3\] has NaN .* the features are broken, not the"
     ):
-        covariance_root(X)
+        covariance_pool(X)
     with pytest.raises(ValueError, match=r"features \(B, C, H, W\) or \(B, C, N\), got \(4, 3\)"):
-        covariance_root(X[0])
+        covariance_pool(X[0])
     with pytest.raises(ValueError, match=r"at least one channel and one position, got \(2, 3, 0\)"):
-        covariance_root(torch.zeros(2, 3, 0))
+        covariance_pool(torch.zeros(2, 3, 0))
     with pytest.raises(TypeError, match=r"floating-point features, got torch.int64"):
-        covariance_root(torch.zeros(2, 3, 4, dtype=torch.int64))
+        covariance_pool(torch.zeros(2, 3, 4, dtype=torch.int64))
     with pytest.raises(
         ValueError, match="output must be one of triangle, isometric, matrix, got 'vector'"
     ):
-        covariance_root(torch.zeros(2, 3, 4), output="vector")
-    with pytest.raises(TypeError, match=r"needs a root by eigendecomposition, got ISqrtCov"):
-        covariance_root(torch.zeros(2, 3, 4), ISqrtCov())
+        covariance_pool(torch.zeros(2, 3, 4), output="vector")
 
 
 @pytest.mark.parametrize("d", [1, 2, 63, 64, 65, 300, FULL_UP_TO + 1, GATHER_UP_TO + 1])
@@ -289,8 +286,8 @@ def test_triangles_of_products(d, dtype):
 
 def test_topn_keeps_the_largest():
     X = matrices.random(2, 5, 9)
-    Q = covariance_root(X, SVDTopN(2), output="matrix")
-    expected = torch.linalg.eigvalsh(covariance_root(X, Exact(), output="matrix"))
+    Q = covariance_pool(X, SVDTopN(2), output="matrix")
+    expected = torch.linalg.eigvalsh(covariance_pool(X, Exact(), output="matrix"))
     assert torch.allclose(torch.linalg.eigvalsh(Q)[:, -2:], expected[:, -2:])
     assert torch.linalg.eigvalsh(Q)[:, :-2].abs().max() < 1e-14
 
@@ -302,8 +299,8 @@ def test_topn_keeps_the_largest():
 def test_denormal_features(name, scale, dtype):
     X = (edge_case("ordinary", 4) * scale).to(dtype)
     options = {"compute_dtype": dtype}
-    assert covariance_root(X, resolve_method(name), **options).isfinite().all()
-    assert gradient(X, resolve_method(name), **options).isfinite().all()
+    assert covariance_pool(X, name, **options).isfinite().all()
+    assert gradient(X, name, **options).isfinite().all()
 
 
 def test_a_map_keeps_its_bits_beside_maps_of_extreme_scale():
@@ -311,14 +308,14 @@ def test_a_map_keeps_its_bits_beside_maps_of_extreme_scale():
     Y = X.clone()
     Y[0] *= 1e35
     options = {"compute_dtype": torch.float32}
-    assert torch.equal(covariance_root(X, **options)[1:], covariance_root(Y, **options)[1:])
+    assert torch.equal(covariance_pool(X, **options)[1:], covariance_pool(Y, **options)[1:])
     assert torch.equal(gradient(X, **options)[1:], gradient(Y, **options)[1:])
 
 
 def test_features_far_from_zero_are_centred_before_they_are_rounded():
     X = matrices.random(2, 4, 9)
-    got = covariance_root(X + 1e6, compute_dtype=torch.float32)
-    assert relative_error(got, covariance_root(X)) < 1e-5
+    got = covariance_pool(X + 1e6, compute_dtype=torch.float32)
+    assert relative_error(got, covariance_pool(X)) < 1e-5
 
 
 def test_differences_beyond_the_range_are_an_error():
@@ -326,5 +323,5 @@ def test_differences_beyond_the_range_are_an_error():
     with pytest.raises(
         ValueError, match=r"differences of features are beyond the range of torch.f"
     ):
-        covariance_root(X, compute_dtype=torch.float32)
-    assert covariance_root(X).isfinite().all()
+        covariance_pool(X, compute_dtype=torch.float32)
+    assert covariance_pool(X).isfinite().all()

@@ -1,0 +1,227 @@
+r"""Spectral roots whose gradient uses a kernel :math:`K_{ij}` in the place of
+:math:`1 / (\lambda_i - \lambda_j)`: those of the paper.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from rootpool.linalg import (
+    GradientRule,
+    Ordinary,
+    Pade,
+    PowerIteration,
+    Taylor,
+    Truncated,
+    sqrtm,
+)
+from rootpool.linalg.functions import derivative_coefficients
+from rootpool.linalg.restricted import Leading
+from rootpool.linalg.rules import Rule
+from rootpool.linalg.scalar import FUNCTIONS, ScalarFunction
+
+from .method import KernelBound
+from .spectral_roots import SpectralRoot, assemble, power_of_two
+
+__all__ = [
+    "SVDPI",
+    "KernelRoot",
+    "MPNCov",
+    "SVDPade",
+    "SVDTaylor",
+    "SVDTopN",
+    "SVDTrunc",
+]
+
+TIE = "lam_i = lam_j = eps"
+
+
+def _gap_bound(eps: float) -> KernelBound:
+    """Eigenvalues are at least eps, where neighbouring numbers differ by eps squared."""
+    return KernelBound(
+        1 / eps**2, "1 / eps^2", "lam_i and lam_j are eps and the next number above it"
+    )
+
+
+class KernelRoot(SpectralRoot):
+    """A root whose gradient uses a kernel of the paper, fused with the root and right at ties."""
+
+    @property
+    @abstractmethod
+    def rule(self) -> GradientRule:
+        """The kernel."""
+
+    @property
+    def function(self) -> ScalarFunction:
+        """What is differentiated, on eigenvalues that have been raised to the floor."""
+        return FUNCTIONS["sqrt"]
+
+    def kernel(self, unit: Tensor) -> Rule:
+        """The rule for eigenvalues that are divided by ``unit`` squared, ``(B, 1)``."""
+        return self.rule  # a kernel scales like 1 / lam
+
+    def __call__(self, P: Tensor) -> Tensor:
+        return sqrtm(P, rule=self.rule, eigenvalue_floor=self.floor(P.dtype))
+
+    def inner(self, s: Tensor, Z: Tensor) -> tuple[Tensor, Tensor | None]:
+        if s.shape[1] == 0:
+            return Z, None
+        # In a unit near the largest s, a power of two, squares do not overflow nor reciprocals. Kernels
+        # scale like 1 / lam and roots like s, so L scales like 1 / s and L Z does not change with the
+        # unit. One more eigenvalue, the floor, stands for the whole null space.
+        unit = power_of_two(s)
+        null = torch.full_like(unit, math.sqrt(self.floor(s.dtype))) / unit
+        s, Z = s / unit, Z / unit.unsqueeze(-1)
+        spectrum = torch.cat([null, s], 1).square()
+        L = derivative_coefficients(self.function, self.kernel(unit), spectrum)
+        return assemble(L[:, 1:, 1:], L[:, 1:, 0], s, Z)
+
+
+@dataclass(frozen=True)
+class MPNCov(KernelRoot):
+    """The ordinary gradient of the eigendecomposition (Li et al. 2017)."""
+
+    name: ClassVar[str] = "mpn-cov"
+    source: ClassVar[str] = "paper"
+    use: ClassVar[str] = "to compare with MPN-COV; near ties its gradient has no bound"
+
+    @property
+    def rule(self) -> GradientRule:
+        return Ordinary()
+
+    def kernel_bound(self, dtype: torch.dtype = torch.float64) -> KernelBound:
+        return _gap_bound(torch.finfo(dtype).eps)
+
+
+@dataclass(frozen=True)
+class SVDTrunc(KernelRoot):
+    """The kernel clipped to ``[-bound, bound]``."""
+
+    name: ClassVar[str] = "svd-trunc"
+    source: ClassVar[str] = "paper"
+    use: ClassVar[str] = (
+        "to compare with the paper; the bound is absolute, so the scale of the features matters"
+    )
+
+    bound: float = 1e10
+
+    def __post_init__(self) -> None:
+        Truncated(self.bound)
+
+    @property
+    def rule(self) -> GradientRule:
+        return Truncated(self.bound)
+
+    def kernel(self, unit: Tensor) -> Rule:
+        # The bound is an absolute number. Where it overflows, nothing is clipped.
+        bound = (self.bound * unit.square()).unsqueeze(-1)
+        return lambda lam: Ordinary()(lam).clamp(-bound, bound)
+
+    def kernel_bound(self, dtype: torch.dtype = torch.float64) -> KernelBound:
+        return KernelBound(self.bound, "T", "|lam_i - lam_j| <= 1 / T")
+
+
+@dataclass(frozen=True)
+class SVDPI(KernelRoot):
+    """The gradient of power iteration (Wang et al. 2019)."""
+
+    name: ClassVar[str] = "svd-pi"
+    source: ClassVar[str] = "paper"
+    use: ClassVar[str] = "to compare with power iteration"
+
+    iterations: int = 20
+
+    def __post_init__(self) -> None:
+        PowerIteration(self.iterations)
+
+    @property
+    def rule(self) -> GradientRule:
+        return PowerIteration(self.iterations)
+
+    def kernel_bound(self, dtype: torch.dtype = torch.float64) -> KernelBound:
+        return KernelBound(self.iterations / torch.finfo(dtype).eps, "K / eps", TIE)
+
+
+@dataclass(frozen=True)
+class SVDTaylor(KernelRoot):
+    """The Taylor polynomial of the kernel (Wang et al. 2019)."""
+
+    name: ClassVar[str] = "svd-taylor"
+    source: ClassVar[str] = "paper"
+    use: ClassVar[str] = "to compare with the paper"
+
+    degree: int = 100
+
+    def __post_init__(self) -> None:
+        Taylor(self.degree)
+
+    @property
+    def rule(self) -> GradientRule:
+        return Taylor(self.degree)
+
+    def kernel_bound(self, dtype: torch.dtype = torch.float64) -> KernelBound:
+        return KernelBound((self.degree + 1) / torch.finfo(dtype).eps, "(K + 1) / eps", TIE)
+
+
+@dataclass(frozen=True)
+class SVDPade(KernelRoot):
+    """The paper's proposal: diagonal Padé approximants of the kernel."""
+
+    name: ClassVar[str] = "svd-pade"
+    source: ClassVar[str] = "paper"
+    use: ClassVar[str] = "to reproduce the paper, which finds it best, with the hybrid protocol"
+
+    degree: int = 100
+
+    def __post_init__(self) -> None:
+        Pade(self.degree)
+
+    @property
+    def rule(self) -> GradientRule:
+        return Pade(self.degree)
+
+    def kernel_bound(self, dtype: torch.dtype = torch.float64) -> KernelBound:
+        eps = torch.finfo(dtype).eps
+        tie = KernelBound((self.degree + 1) / eps, "(K + 1) / eps", TIE)
+        return max(_gap_bound(eps), tie, key=lambda bound: bound.value)
+
+
+@dataclass(frozen=True)
+class SVDTopN(KernelRoot):
+    """The ``count`` largest eigenvalues, and the gradient of just that function."""
+
+    name: ClassVar[str] = "svd-topn"
+    source: ClassVar[str] = "paper"
+    use: ClassVar[str] = "to compare with the paper, or for a root of low rank"
+
+    count: int = 200
+
+    def __post_init__(self) -> None:
+        Leading(FUNCTIONS["sqrt"], self.count)
+
+    @property
+    def rule(self) -> GradientRule:
+        return Ordinary()
+
+    @property
+    def keep(self) -> int | None:
+        return self.count
+
+    def floor(self, dtype: torch.dtype) -> float:
+        return 0.0
+
+    @property
+    def function(self) -> ScalarFunction:
+        return Leading(FUNCTIONS["sqrt"], self.count)
+
+    def __call__(self, P: Tensor) -> Tensor:
+        return sqrtm(P, rule=self.rule, keep_largest=self.count)
+
+    def kernel_bound(self, dtype: torch.dtype = torch.float64) -> KernelBound:
+        return _gap_bound(torch.finfo(dtype).eps)
