@@ -19,13 +19,13 @@ from collections.abc import Callable
 
 import torch
 from paper_recipes import RECIPES, layer, newton_schulz
+from rootpool.nn.root import _cuts
 from timing import duration, machine, race, table
 from torch import Tensor
 
 from rootpool.linalg import eigh
 from rootpool.linalg.parallel import run_pieces
 from rootpool.nn import METHODS, covariance_pool
-from rootpool.nn.root import _cuts
 
 SHAPES = {
     "AlexNet": (128, 256, 169),

@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 
 from rootpool.linalg import RULES
-from rootpool.nn import BASELINES, METHODS
+from rootpool.nn import METHODS
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -21,14 +21,14 @@ PAPER = ROOT / "docs" / "paper.md"
 
 
 def text(documented: type) -> str:
-    """A docstring with one line a paragraph, and its mathematics and code as Markdown has them."""
+    """A docstring with one line per paragraph, its mathematics and code in Markdown."""
     paragraphs = (inspect.getdoc(documented) or "").split("\n\n")
     plain = "\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
     return re.sub(r":math:`([^`]*)`", r"`\1`", plain).replace("``", "`")
 
 
 def rules() -> str:
-    """One row a rule: its name, its value with the defaults, and what it does at ties."""
+    """One row per rule: its name, its value with the defaults, and what it does at ties."""
     lines = ["| `rule=` | the same as | at a tie `lam_i == lam_j`, i > j |", "|---|---|---|"]
     for name, rule in RULES.items():
         (ties,) = re.findall(r"Ties: ([^.,]*)", text(rule))
@@ -37,11 +37,11 @@ def rules() -> str:
 
 
 def methods() -> str:
-    """One row a method of pooling: its name, its value with the defaults, what it is, and when."""
-    lines = ["| `method=` | the same as | what it is | take it |", "|---|---|---|---|"]
-    for name, method in (METHODS | BASELINES).items():
-        (when,) = re.findall(r"Take it: (.*?)\.$", text(method), re.MULTILINE)
-        lines.append(f"| `{name}` | `{method()!r}` | {text(method).splitlines()[0]} | {when} |")
+    """One row per method of pooling: its name, its value with the defaults, what it is, when to use it."""
+    lines = ["| `method=` | the same as | what it is | use |", "|---|---|---|---|"]
+    for name, method in METHODS.items():
+        what = text(method).splitlines()[0]
+        lines.append(f"| `{name}` | `{method()!r}` | {what} | {method.use} |")
     return "\n".join(lines) + "\n"
 
 

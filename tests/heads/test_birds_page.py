@@ -10,7 +10,7 @@ from rootpool.heads import birds_page as module
 from rootpool.heads.birds import TABLES, BirdStudy
 from rootpool.heads.birds_page import birds_page, experiment, write_reports
 from rootpool.heads.study import HeadResult
-from rootpool.nn import METHODS
+from rootpool.nn import method_names
 
 CLASSES = tuple(f"{k:03d}.Bird_number_{k}" for k in range(6))
 IMAGES = 40
@@ -48,7 +48,7 @@ def test_page_says_what_was_found(files, tmp_path):
     assert "9.0 minutes" in text
     for head in TABLES["main"]:
         assert head in text
-    for method in METHODS:
+    for method in method_names("ours", "paper"):
         assert method in text
     assert "✓ svd-newton: better by 9" in text
     assert "Bird number 1" in text

@@ -219,7 +219,7 @@ def test_resnet101_and_a_plain_resnet_by_shape():
         model = build_network(parts, "exact", None, mpncovresnet=inner)
     assert model.spec.name == "paper/resnet101"
     assert model.spec.options == {"last_stride": 2}
-    assert str(model.pool.method) == "GlobalAverage()"
+    assert model.pool.method == "gap"
     assert model.num_classes == 1000
 
 

@@ -92,10 +92,10 @@ def test_every_run_of_the_demo_is_in_the_table():
 
 
 def test_the_default_demo_is_small_and_the_whole_has_every_method():
-    from rootpool.nn import METHODS
+    from rootpool.nn import method_names
 
     assert len(demo_trials(["gap", "isqrt-cov", "mpn-cov", "svd-pade", "exact"], 1)) == 8
-    whole = demo_trials([*METHODS, "gap"], 5)
+    whole = demo_trials([*method_names("ours", "paper"), "gap"], 5)
     assert len(whole) == 5 * 18
     assert len({trial.key for trial in whole}) == 90
 

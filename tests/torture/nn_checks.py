@@ -11,7 +11,16 @@ from torch import Tensor
 
 from matrices import symmetric
 from rootpool.linalg import from_triangle, svd, triangle_weights
-from rootpool.nn import BASELINES, METHODS, Length, MatrixLog, SVDTopN, Whitening, covariance_pool
+from rootpool.nn import (
+    METHODS,
+    Length,
+    MatrixLog,
+    SpectralRoot,
+    SVDTopN,
+    Whitening,
+    covariance_pool,
+    make_pool,
+)
 
 from .checks import (
     BLUNT,
@@ -302,8 +311,10 @@ OUTPUTS = ("matrix", "triangle", "isometric")
 def pool(method: object, compute: torch.dtype, batch: FeatureBatch, X: Tensor) -> Outputs:
     """The pooled matrix by way of each form of the output in turn."""
     output = OUTPUTS[batch.d % 3]
+    if method == "gap":
+        return (make_pool(batch.d, "gap")(X),)
     Q = covariance_pool(X, method, compute_dtype=compute, output=output)
-    if method == "gap" or output == "matrix":
+    if output == "matrix":
         return (Q,)
     if output == "isometric":
         Q = Q / triangle_weights(batch.d, dtype=Q.dtype)
@@ -396,7 +407,7 @@ def svd_status(batch: FeatureBatch) -> Tensor:
     return torch.where(far_from_zero(batch) & ~singular, MUST, MAY)
 
 
-SPECTRAL = [name for name in METHODS if name != "isqrt-cov"]
+SPECTRAL = [name for name, method in METHODS.items() if issubclass(method, SpectralRoot)]
 
 FEATURE_CHECKS = {
     **{
@@ -406,7 +417,7 @@ FEATURE_CHECKS = {
     },
     **{
         name + suffix: through_covariance(name, compute)
-        for name in ("isqrt-cov", *BASELINES)
+        for name in (*(name for name in METHODS if name not in SPECTRAL), "gap")
         for suffix, compute in COMPUTE.items()
     },
     "svd-topn 2": Check(

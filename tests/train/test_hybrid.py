@@ -2,8 +2,8 @@ import pytest
 import torch
 from torch import nn
 
-from rootpool.nn import CovariancePool, Exact, ISqrtCov
-from rootpool.train.hybrid import HybridProtocol, HybridSchedule, covariance_pools, set_method
+from rootpool.nn import CovariancePool, Exact, ISqrtCov, covariance_pools, set_method
+from rootpool.train.hybrid import HybridProtocol, HybridSchedule
 
 
 def test_the_paper_s_schedules():
