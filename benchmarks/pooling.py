@@ -19,13 +19,13 @@ from collections.abc import Callable
 
 import torch
 from paper_recipes import RECIPES, layer, newton_schulz
-from rootpool.nn.root import _cuts
 from timing import duration, machine, race, table
 from torch import Tensor
 
 from rootpool.linalg import eigh
 from rootpool.linalg.parallel import run_pieces
 from rootpool.nn import METHODS, covariance_pool
+from rootpool.nn.fused import _cuts
 
 SHAPES = {
     "AlexNet": (128, 256, 169),
@@ -86,7 +86,7 @@ def own_products(B: int, d: int, N: int) -> dict[str, Callable[[], object]]:
     """
     thin = d >= N
     r = N - 1 if thin else d
-    cuts = _cuts(B, d, N, torch.device("cpu"))
+    cuts = _cuts(B, d, N)
     height = 64 if d <= 256 else 128 if d <= 1024 else 256
 
     def calls(size: int) -> tuple[Callable[[], None], Callable[[], None]]:

@@ -10,7 +10,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 from torch.utils.hooks import RemovableHandle
 
-from rootpool.nn import CovariancePool
+from rootpool.nn import CovariancePool, covariance_pools
 
 from .records import Record
 from .spectrum import spectrum_statistics
@@ -56,7 +56,7 @@ class SpectrumMonitor(Callback):
         if not trainer.is_global_zero:
             return
         self._step = step
-        for name, pool in _pools(pl_module):
+        for name, pool in covariance_pools(pl_module).items():
             where = {"step": step, "epoch": trainer.current_epoch, "pool": name}
             self._handles.append(self._watch(pool, where))
 
