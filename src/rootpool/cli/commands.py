@@ -161,6 +161,29 @@ def _paper(arguments: Arguments) -> int:
     )
 
 
+def _report_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add(
+        "runs",
+        nargs="+",
+        metavar="RUN",
+        help="a folder of 'rootpool train'; the others are compared with the first",
+    )
+    add(
+        "--output",
+        default="report.html",
+        metavar="FILE",
+        help="a name that ends in .html or .md (default: %(default)s)",
+    )
+    add("--title", default="Report of training runs", help="of the page (default: %(default)s)")
+
+
+def _report(arguments: Arguments) -> int:
+    from rootpool.report.command import report
+
+    return report(arguments.runs, arguments.output, arguments.title)
+
+
 def _doctor_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
 
@@ -225,6 +248,13 @@ COMMANDS = {
         "rootpool recipes\nrootpool recipes alexnet hybrid",
         _recipes_arguments,
         _recipes,
+    ),
+    "report": Command(
+        "compare training runs on one page: errors, curves, settings",
+        "rootpool report runs/mine runs/mine-gap\n"
+        "rootpool report runs/exact-* runs/gap-* --output report.md",
+        _report_arguments,
+        _report,
     ),
     "doctor": Command(
         "print versions and devices and check the numerics: for bug reports",

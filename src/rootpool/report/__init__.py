@@ -15,6 +15,7 @@ from .blocks import (
 )
 from .comparisons import comparison_table
 from .document import Page
+from .runs_page import runs_page
 from .table import Cell, Table
 from .text import Link, Mono, Number, Strong, Text
 
@@ -39,4 +40,5 @@ __all__ = [
     "Text",
     "anchor",
     "comparison_table",
+    "runs_page",
 ]

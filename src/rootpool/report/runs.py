@@ -1,0 +1,151 @@
+"""Folders that ``rootpool train`` wrote, read and grouped; only files are read, nothing is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from rootpool.analysis.records import Record, read_records
+
+__all__ = ["RunFolder", "RunGroup", "group_runs", "read_run"]
+
+CONFIG, HISTORY, SPECTRUM, TIMING = "config.yaml", "history.csv", "spectrum.csv", "timing.csv"
+LONGEST_LABEL = 60
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """One training: its settings by dotted key, and the records that it wrote."""
+
+    folder: Path
+    seed: int
+    settings: Mapping[str, Any]  # without the seed
+    history: Sequence[Record]
+    spectrum: Sequence[Record]
+    timing: Sequence[Record]
+
+
+@dataclass(frozen=True)
+class RunGroup:
+    """Runs that differ only in their seed, under one label."""
+
+    label: str
+    runs: Sequence[RunFolder]
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        return self.runs[0].settings
+
+    @property
+    def tags(self) -> Record:
+        """What the plots need to know about the group."""
+        hybrid = any(key.startswith("hybrid.") for key in self.settings)
+        return {
+            "run": self.label,
+            "method": str(self.settings.get("model.method", self.label)),
+            "protocol": "hybrid" if hybrid else "standalone",
+        }
+
+    def records(self, file: str) -> list[Record]:
+        """The rows of ``"history"``, ``"spectrum"`` or ``"timing"`` of all seeds, with their tags."""
+        return [
+            {**self.tags, "seed": run.seed, **row}
+            for run in self.runs
+            for row in getattr(run, file)
+        ]
+
+
+def read_run(folder: str | Path) -> RunFolder:
+    """Read the folder of one training.
+
+    Raises:
+        ValueError: the folder does not exist, is not a run, or has no finished epoch; the message says which.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise ValueError(f"{folder} is not a folder; give folders that 'rootpool train' wrote")
+    if not (folder / CONFIG).is_file():
+        inside = sorted(path.parent.name for path in folder.glob(f"*/{CONFIG}"))
+        hint = f"; did you mean {folder}/{inside[0]}?" if inside else ""
+        raise ValueError(f"{folder} is not a run: it has no {CONFIG}{hint}")
+    if not (folder / HISTORY).is_file():
+        raise ValueError(f"{folder} has no {HISTORY}: no epoch of this run is finished yet")
+    settings = _flat(_read_yaml(folder / CONFIG))
+    seed = settings.pop("seed", 0)
+    history, spectrum, timing = (
+        read_records(folder / name) if (folder / name).is_file() else []
+        for name in (HISTORY, SPECTRUM, TIMING)
+    )
+    if not history:
+        raise ValueError(f"{folder}/{HISTORY} is empty: no epoch of this run is finished yet")
+    return RunFolder(folder, seed, settings, history, spectrum, timing)
+
+
+def _read_yaml(path: Path) -> Mapping[str, Any]:
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} cannot be read ({error})") from error
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} does not contain settings")
+    return content
+
+
+def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested settings by dotted key.
+
+    >>> _flat({"model": {"lr": 0.1}, "seed": 0})
+    {'model.lr': 0.1, 'seed': 0}
+    """
+    found: dict[str, Any] = {}
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            found |= _flat(value, f"{prefix}{key}.")
+        else:
+            found[f"{prefix}{key}"] = value
+    return found
+
+
+def group_runs(runs: Sequence[RunFolder]) -> list[RunGroup]:
+    """Runs with equal settings and different seeds together, in order of appearance.
+
+    A group of several seeds is labelled by the settings that set it apart; without such groups every
+    run is labelled by its folder.
+    """
+    groups: list[list[RunFolder]] = []
+    for run in runs:
+        for group in groups:
+            if group[0].settings == run.settings and run.seed not in [r.seed for r in group]:
+                group.append(run)
+                break
+        else:
+            groups.append([run])
+    if all(len(group) == 1 for group in groups):
+        return [RunGroup(str(group[0].folder), group) for group in groups]
+    keys = different_settings([group[0].settings for group in groups])
+    labels: list[str] = []
+    for group in groups:
+        label = ", ".join(_named(key, group[0].settings.get(key)) for key in keys)
+        label = label or str(group[0].settings.get("model.method", ""))
+        usable = label and len(label) <= LONGEST_LABEL and label not in labels
+        labels.append(label if usable else str(group[0].folder))
+    return [RunGroup(label, group) for label, group in zip(labels, groups, strict=True)]
+
+
+def different_settings(settings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Keys whose values are not the same everywhere; one that is missing counts as None."""
+    keys = dict.fromkeys(key for one in settings for key in one)
+    return [key for key in keys if any(one.get(key) != settings[0].get(key) for one in settings)]
+
+
+def _named(key: str, value: Any) -> str:
+    """A setting in a label; a method needs no name.
+
+    >>> _named("model.method", "exact"), _named("model.lr", 0.1)
+    ('exact', 'lr 0.1')
+    """
+    return str(value) if key == "model.method" else f"{key.rpartition('.')[2]} {value}"

@@ -1,0 +1,132 @@
+"""The report of training runs, from folders made up so that the right answers are known."""
+
+import pytest
+import yaml
+
+from rootpool import cli
+from rootpool.analysis import write_records
+from rootpool.report import runs_page
+from rootpool.report.runs import group_runs, read_run
+
+
+def make_run(folder, errors, *, seed=0, method="exact", lr=0.1, **files):
+    """A folder as a training leaves it."""
+    config = {"seed": seed, "model": {"method": method, "lr": lr, "milestones": [1, 90]}}
+    folder.mkdir(parents=True)
+    (folder / "config.yaml").write_text(yaml.safe_dump(config | files.pop("config", {})))
+    history = [
+        {"epoch": i, "val_error": e, "train_error": e / 2, "train_loss": e / 10}
+        for i, e in enumerate(errors)
+    ]
+    write_records(history, folder / "history.csv")
+    for name, records in files.items():
+        write_records(records, folder / f"{name}.csv")
+    return folder
+
+
+def rows(page, heading):
+    """The first table below a heading, as lists of cells."""
+    part = page.markdown().replace("\\", "").split(f"## {heading}\n")[1]
+    lines = [line for line in part.split("\n\n#")[0].splitlines() if line.startswith("|")]
+    return [[cell.strip("* ") for cell in line.strip("|").split(" | ")] for line in lines]
+
+
+def test_runs_that_differ_only_in_their_seed_are_one_group(tmp_path):
+    folders = [
+        make_run(tmp_path / f"{method}-{seed}", [30.0], seed=seed, method=method)
+        for method in ("exact", "user's own")
+        for seed in (0, 1)
+    ]
+    groups = group_runs([read_run(folder) for folder in folders])
+    assert [(group.label, len(group.runs)) for group in groups] == [("exact", 2), ("user's own", 2)]
+
+
+def test_the_same_seed_twice_is_not_a_repetition(tmp_path):
+    runs = [read_run(make_run(tmp_path / name, [30.0])) for name in ("a", "b")]
+    labels = [group.label for group in group_runs(runs)]
+    assert labels == [str(tmp_path / "a"), str(tmp_path / "b")]
+
+
+def test_labels_name_every_setting_that_differs(tmp_path):
+    choices = [(0.1, 0), (0.2, 0), (0.2, 1)]
+    runs = [read_run(make_run(tmp_path / f"{lr}-{s}", [1.0], lr=lr, seed=s)) for lr, s in choices]
+    assert [group.label for group in group_runs(runs)] == ["lr 0.1", "lr 0.2"]
+
+
+def test_final_and_best_errors(tmp_path):
+    make_run(tmp_path / "a", [40.0, 20.0, 30.0])
+    make_run(tmp_path / "b", [40.0, 25.0], method="gap")
+    page = runs_page([tmp_path / "a", tmp_path / "b"])
+    _, _, first, second = rows(page, "Errors")
+    assert first[1:] == ["1", "3", "30.00", "20.00", "1", "15.00"]
+    assert second[1:] == ["1", "2", "25.00", "25.00", "1", "12.50"]
+    assert "Differences" not in page.markdown()  # one seed each
+
+
+def test_settings_that_differ(tmp_path):
+    make_run(tmp_path / "a", [40.0])
+    hybrid = {"hybrid": {"switch_epoch": 1, "start": "isqrt-cov"}}
+    make_run(tmp_path / "b", [40.0], lr=0.2, config=hybrid | {"model": {"method": "exact"}})
+    headers, _, first, second = rows(runs_page([tmp_path / "a", tmp_path / "b"]), "Settings")
+    assert "model.method" not in headers
+    assert dict(zip(headers, first, strict=True))["hybrid.switch_epoch"] == "–"
+    assert dict(zip(headers, second, strict=True))["hybrid.start"] == "isqrt-cov"
+
+
+def test_seeds_are_compared_in_pairs_with_the_first(tmp_path):
+    noise = (0.0, 1.0, -1.0)
+    folders = []
+    for k, (method, offset) in enumerate((("exact", 0.0), ("gap", 8.0), ("svd-pade", 0.1))):
+        for seed in range(3):
+            error = 30 + 5 * seed + offset + 0.1 * noise[(seed + k) % 3]
+            folder = tmp_path / f"{method}-{seed}"
+            folders.append(make_run(folder, [error], seed=seed, method=method))
+    table = rows(runs_page(folders), "Differences")
+    assert table[0][3] == "p, corrected for 2"
+    assert [row[:2] + row[-2:] for row in table[2:]] == [
+        ["gap", "exact", "3", "worse"],
+        ["svd-pade", "exact", "3", "within noise"],
+    ]
+
+
+def test_spectra_and_timing_where_they_were_recorded(tmp_path):
+    spectrum = [
+        {"step": s, "epoch": 0, "pool": "pool", "condition_mean": 10.0**s, "eigenvalue_ratio": 2.0}
+        for s in range(3)
+    ]
+    timing = [{"epoch": 0, "seconds": 60.0}, {"epoch": 1, "seconds": 2.0}]
+    make_run(tmp_path / "a", [40.0, 30.0], spectrum=spectrum, timing=timing)
+    make_run(tmp_path / "b", [40.0, 30.0], method="gap")
+    page = runs_page([tmp_path / "a"])
+    assert "## Covariances" in page.markdown()
+    assert rows(page, "Errors")[2][-1] == "31"
+    assert "seconds per epoch" not in runs_page([tmp_path / "a", tmp_path / "b"]).markdown()
+
+
+def test_the_command_writes_html_or_markdown(tmp_path, capsys):
+    run = str(make_run(tmp_path / "a", [40.0, 30.0]))
+    assert cli.main(["report", run, "--output", str(tmp_path / "r.html"), "--title", "<Mine>"]) == 0
+    text = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "<h1>&lt;Mine&gt;</h1>" in text
+    assert "<svg" in text
+    assert cli.main(["report", run, "--output", str(tmp_path / "r.md")]) == 0
+    assert list((tmp_path / "r-pictures").glob("*.svg"))
+    assert str(tmp_path / "r.md") in capsys.readouterr().out
+
+
+def test_errors_say_which_folder_is_not_a_run(tmp_path, capsys):
+    make_run(tmp_path / "runs" / "mine", [40.0])
+    unfinished = make_run(tmp_path / "unfinished", [40.0])
+    (unfinished / "history.csv").unlink()
+    damaged = make_run(tmp_path / "damaged", [40.0])
+    (damaged / "config.yaml").write_text("a: [")
+    for folder, message in {
+        "nowhere": "nowhere is not a folder",
+        "runs": "runs is not a run: it has no config.yaml; did you mean",
+        "unfinished": "no epoch of this run is finished yet",
+        "damaged": "config.yaml cannot be read",
+    }.items():
+        with pytest.raises(ValueError, match=message):
+            runs_page([tmp_path / folder])
+    assert cli.main(["report", str(unfinished), "--output", "report.pdf"]) == 1
+    assert "--output must end in .html or .md" in capsys.readouterr().err
