@@ -1,9 +1,19 @@
-"""Spectra by kind, and symmetric matrices that have them: the ordinary inputs of every test."""
+"""Spectra by kind, and symmetric matrices that have them: the ordinary inputs of every test.
+
+Two variables of the environment change where they are: ``ROOTPOOL_TEST_DEVICE`` (such as ``cuda``)
+puts them on a device, ``ROOTPOOL_TEST_OFFSET=1`` at an address one entry off, where other CPUs round
+differently.
+"""
 
 from __future__ import annotations
 
+import os
+
 import torch
 from torch import Tensor
+
+DEVICE = torch.device(os.environ.get("ROOTPOOL_TEST_DEVICE") or "cpu")
+OFFSET = int(os.environ.get("ROOTPOOL_TEST_OFFSET") or 0)
 
 # Relative errors that a result may have. Both are about a hundred times the rounding unit: the
 # matrices here are small and the formulas lose no digits to cancellation.
@@ -25,23 +35,35 @@ SPECTRA = {
 DEFINITE = [name for name, lam in SPECTRA.items() if lam[0] > 0]
 
 
+def place(A: Tensor) -> Tensor:
+    """``A`` on the device under test, and at an odd address if that is asked for."""
+    if not OFFSET:
+        return A.to(DEVICE)
+    storage = torch.empty(A.numel() + OFFSET, dtype=A.dtype, device=DEVICE)
+    return storage[OFFSET:].view(A.shape).copy_(A)
+
+
+def generator(seed: int) -> torch.Generator:
+    """Random numbers are those of the CPU on every device."""
+    return torch.Generator("cpu").manual_seed(seed)
+
+
 def spectrum(kind: str, dtype: torch.dtype = torch.float64) -> Tensor:
-    return torch.tensor(SPECTRA[kind], dtype=torch.float64).to(dtype)
+    return place(torch.tensor(SPECTRA[kind], dtype=torch.float64).to(dtype))
 
 
 def orthogonal(n: int, seed: int = 0) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.linalg.qr(torch.randn(n, n, dtype=torch.float64, generator=generator))[0]
+    return torch.linalg.qr(random(n, n, seed=seed))[0]
 
 
 def with_spectrum(lam: Tensor, seed: int = 0) -> Tensor:
     """A symmetric matrix with (nearly) the eigenvalues ``lam``, in general position."""
     Q = orthogonal(lam.shape[-1], seed)
-    return symmetric((Q * lam.double()) @ Q.mT).to(lam.dtype)
+    return place(symmetric((Q * lam.double()) @ Q.mT).to(lam.dtype))
 
 
 def matrix(kind: str, dtype: torch.dtype = torch.float64, seed: int = 0) -> Tensor:
-    return with_spectrum(spectrum(kind), seed).to(dtype)
+    return place(with_spectrum(spectrum(kind), seed).to(dtype))
 
 
 def symmetric(A: Tensor) -> Tensor:
@@ -49,17 +71,16 @@ def symmetric(A: Tensor) -> Tensor:
 
 
 def random(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 0) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, dtype=dtype, generator=generator)
+    return place(torch.randn(*shape, dtype=dtype, device="cpu", generator=generator(seed)))
 
 
 def random_symmetric(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 0) -> Tensor:
-    return symmetric(random(*shape, dtype=dtype, seed=seed))
+    return place(symmetric(random(*shape, dtype=dtype, seed=seed)))
 
 
 def random_definite(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 0) -> Tensor:
     A = random(*shape, dtype=dtype, seed=seed)
-    return A @ A.mT + torch.eye(shape[-1], dtype=dtype)
+    return place(A @ A.mT + torch.eye(shape[-1], dtype=dtype, device=A.device))
 
 
 def relative_error(got: Tensor, expected: Tensor) -> float:

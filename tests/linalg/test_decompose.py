@@ -1,29 +1,30 @@
-"""The forward: fallbacks, and matrices on which LAPACK gives up."""
+"""Decompositions: fallbacks, and matrices on which LAPACK may give up."""
 
 import pytest
 import torch
 
 import matrices
 from rootpool.linalg import eigh, sqrtm, svd
+from tolerances import allowed, assert_same_to_rounding
 
 
 def dead_channel_covariances(count: int = 60) -> torch.Tensor:
     """Float32 covariances of rank 2 or 3 in 64 channels, most of them dead.
 
-    Two of these sixty make ``torch.linalg.eigh`` fail with MKL's LAPACK (torch 2.13 to 2.15), as
-    does a covariance met in training.
+    With some versions of LAPACK ``torch.linalg.eigh`` fails on two of them, as it did on a covariance
+    met in training.
     """
     covariances = []
     for seed in range(count):
-        generator = torch.Generator().manual_seed(seed)
+        generator = matrices.generator(seed)
         live, positions, rank = 20 + seed % 12, (49, 100, 25, 16)[seed % 4], 2 + seed % 3
-        left = torch.randn(live, rank, generator=generator)
-        right = torch.randn(rank, positions, generator=generator)
-        X = torch.zeros(64, positions)
-        X[torch.randperm(64, generator=generator)[:live]] = (left @ right).relu()
+        left = torch.randn(live, rank, device="cpu", generator=generator)
+        right = torch.randn(rank, positions, device="cpu", generator=generator)
+        X = torch.zeros(64, positions, device="cpu")
+        X[torch.randperm(64, device="cpu", generator=generator)[:live]] = (left @ right).relu()
         X = X - X.mean(1, keepdim=True)
         covariances.append(X @ X.mT / positions)
-    return torch.stack(covariances)
+    return matrices.place(torch.stack(covariances))
 
 
 def check_decomposition(A, lam, U, tolerance):
@@ -33,7 +34,7 @@ def check_decomposition(A, lam, U, tolerance):
     assert (lam.diff() >= 0).all()
 
 
-def test_matrices_on_which_lapack_fails():
+def test_matrices_on_which_lapack_may_fail():
     A = dead_channel_covariances()
     check_decomposition(A, *eigh(A), tolerance=2e-5)
     U, s, Vh = svd(A)
@@ -80,17 +81,16 @@ def flaky(monkeypatch):
 
 @pytest.mark.parametrize("how", ["raise", "nan"])
 @pytest.mark.parametrize("failures", [1, 2, 3, 4, 5])
-def test_every_rung_of_the_ladder_gives_the_same_decomposition(flaky, how, failures):
+def test_every_rung_of_the_ladder_gives_a_decomposition(flaky, how, failures):
     A = matrices.random_symmetric(4, 5, 5)
     A[2, 0, 0] = 77.0
-    expected = torch.linalg.eigh(A)
+    expected = torch.linalg.eigvalsh(A)
     is_bad = lambda M: bool(M.diagonal().abs().max() > 50) or bool((M.abs() == 77 / 128).any())  # noqa: E731
     flaky("eigh", is_bad=is_bad, times=failures, how=how)
     lam, U = eigh(A)
-    assert torch.allclose(lam, expected[0], rtol=1e-13)
-    check_decomposition(A, lam, U, 1e-13)
-    others = [0, 1, 3]
-    assert torch.equal(U[others], expected[1][others])
+    for k in range(4):
+        assert_same_to_rounding(lam[k], expected[k])
+        check_decomposition(A[k], lam[k], U[k], allowed(A.dtype, 5))
 
 
 @pytest.mark.parametrize("failures", [1, 2, 3, 4, 5])

@@ -1,4 +1,4 @@
-"""The pool of threads: same bits, no hang, and nothing left changed, whatever happens around it."""
+"""The pool of threads: same results, no hang, and nothing left changed, whatever happens around it."""
 
 import concurrent.futures
 import gc
@@ -11,57 +11,94 @@ import torch
 
 import matrices
 from rootpool.linalg import eigh, parallel, sqrtm, svd
-from rootpool.linalg._threads import own_setters
 from rootpool.linalg.parallel import even_cuts, run_pieces
+from tolerances import assert_same_to_rounding
 
+pytestmark = pytest.mark.cpu
 PATIENCE = 120  # seconds; a test that needs them all has found a deadlock
 
 
-@pytest.fixture
-def threads():
-    """Set torch's thread count and put it back."""
-    before = torch.get_num_threads()
-    yield torch.set_num_threads
-    torch.set_num_threads(before)
+def root_and_gradient(A):
+    A = A.clone().requires_grad_()
+    Q = sqrtm(A)
+    return Q.detach(), *torch.autograd.grad(Q.sin().sum(), A)
+
+
+def assert_same(A, got, expected):
+    """Roots and their gradients agree to rounding; the gradient has the condition of the matrix."""
+    condition = float(torch.linalg.cond(A).max())
+    for a, b in zip(got, expected, strict=True):
+        assert_same_to_rounding(a, b, condition=condition)
+
+
+def definite(*shape, dtype=torch.float64):
+    """Matrices of condition about ten."""
+    n = shape[-1]
+    return matrices.random_definite(*shape, dtype=dtype) + n * torch.eye(n, dtype=dtype)
 
 
 @pytest.mark.parametrize("dtype", matrices.DTYPES)
 @pytest.mark.parametrize(
     "shape", [(300, 9, 9), (40, 33, 33), (16, 34, 34), (7, 70, 70), (2, 128, 128), (1, 64, 64)]
 )
-def test_same_bits_for_any_number_of_threads(shape, dtype, threads):
-    A = matrices.random_symmetric(*shape, dtype=dtype)
+def test_results_do_not_depend_on_the_number_of_threads(shape, dtype, threads):
+    A = definite(*shape, dtype=dtype)
     results = []
     for count in (1, 2, 3, 8):
         threads(count)
-        B = (A @ A.mT).requires_grad_()
-        (gradient,) = torch.autograd.grad(sqrtm(B).sin().sum(), B)
-        results.append((*eigh(A), *svd(A), gradient))
+        results.append((*root_and_gradient(A), eigh(A).eigenvalues, svd(A).S))
         assert torch.get_num_threads() == count
     for other in results[1:]:
-        assert all(torch.equal(x, y) for x, y in zip(results[0], other, strict=True))
+        assert_same(A, other, results[0])
 
 
-@pytest.mark.parametrize("n", [90, 300])
-def test_single_matrix_has_the_same_bits_in_deterministic_mode(n, threads):
-    A = matrices.random_symmetric(n, n)
-    torch.use_deterministic_algorithms(True)
-    try:
-        results = []
-        for count in (1, 2):
-            threads(count)
-            results.append(eigh(A).eigenvectors)
-    finally:
-        torch.use_deterministic_algorithms(False)
-    assert torch.equal(*results)
+def test_eigenvectors_have_the_same_layout_with_any_number_of_threads(threads):
+    A = definite(64, 40, 40)
+    layouts = set()
+    for count in (1, 2):
+        threads(count)
+        layouts.add(sqrtm(A.clone().requires_grad_()).grad_fn.saved_tensors[2].stride())
+    assert len(layouts) == 1, "products round by layout, so gradients would differ"
 
 
-def test_matrix_is_decomposed_the_same_alone_and_in_company(threads):
+def threads_of_the_solver(monkeypatch, run):
+    """The Python thread and the number of BLAS threads of each call of torch.linalg.eigh."""
+    seen, solve = [], torch.linalg.eigh
+
+    def watched(A):
+        seen.append((threading.get_ident(), torch.get_num_threads()))
+        return solve(A)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.linalg, "eigh", watched)
+        run()
+    return seen
+
+
+def test_single_matrix_gets_one_blas_thread_in_deterministic_mode_alone(threads, monkeypatch):
     threads(2)
-    A = matrices.random_symmetric(64, 48, 48)
-    U = eigh(A).eigenvectors
-    for k in (0, 17, 63):
-        assert torch.equal(eigh(A[k]).eigenvectors, U[k])
+    A = matrices.random_symmetric(90, 90)
+    assert [count for _, count in threads_of_the_solver(monkeypatch, lambda: eigh(A))] == [2]
+    # As torch.use_deterministic_algorithms(True) makes it, which imports the compiler.
+    monkeypatch.setattr(torch, "are_deterministic_algorithms_enabled", lambda: True)
+    assert [count for _, count in threads_of_the_solver(monkeypatch, lambda: eigh(A))] == [1]
+
+
+@pytest.mark.parametrize("function", [sqrtm, eigh])
+def test_work_off_the_cpu_stays_in_the_calling_thread_and_in_one_piece(
+    function, threads, monkeypatch
+):
+    threads(2)
+    A = definite(64, 64, 64)
+    here = threading.get_ident()
+    in_workers = threads_of_the_solver(monkeypatch, lambda: function(A))
+    assert len(in_workers) > 1
+    assert all(thread != here for thread, _ in in_workers)
+    # Current streams belong to threads: a worker would compute on another stream than the caller.
+    monkeypatch.setattr(torch.Tensor, "device", property(lambda A: torch.device("cuda")))
+    assert [thread for thread, _ in threads_of_the_solver(monkeypatch, lambda: function(A))] == [
+        here
+    ]
 
 
 def test_slices_cover_the_batch_once(threads):
@@ -76,20 +113,15 @@ def test_slices_cover_the_batch_once(threads):
         assert (hits == 1).all()
 
 
-def test_errors_of_workers_reach_the_caller(threads):
-    threads(2)
-    A = matrices.random_symmetric(64, 64, 64)
-    A[40, 3, 2] = torch.inf
-    with pytest.raises(ValueError, match=r"A\[40\] has NaN or infinite"):
-        eigh(A)
-
-
-def test_errors_of_matrix_functions_name_the_item_of_the_whole_batch(threads):
+def test_errors_of_workers_name_the_item_of_the_whole_batch(threads):
     threads(2)
     A = torch.eye(64).repeat(8, 8, 1, 1)
     A[5, 3, 2, 2] = -1
     with pytest.raises(torch.linalg.LinAlgError, match=r"A\[5, 3\] has the eigenvalue -1"):
         sqrtm(A)
+    A[5, 3, 2, 2] = torch.inf
+    with pytest.raises(ValueError, match=r"A\[5, 3\] has NaN or infinite"):
+        eigh(A)
 
 
 def test_errors_of_workers_hold_no_memory(threads):
@@ -139,33 +171,16 @@ def alive():
     return [thread for thread in threading.enumerate() if thread.name.startswith("rootpool")]
 
 
-def test_settings_of_the_caller_and_of_new_threads_do_not_change(threads, pool):
-    threads(2)
-    eigh(matrices.random_symmetric(64, 64, 64))
-    assert torch.get_num_threads() == 2
-    assert seen_by_a_new_thread() == 2
-
-
-def test_starting_the_pool_does_not_touch_the_default_even_for_an_instant(
-    threads, pool, monkeypatch
+@pytest.mark.parametrize("with_setters", [True, False])
+def test_settings_of_the_caller_and_of_new_threads_do_not_change(
+    with_setters, threads, pool, monkeypatch
 ):
-    if not own_setters():
-        pytest.skip("the setters of this build's OpenMP and MKL cannot be reached")
-    threads(2)
-    monkeypatch.setattr(torch, "set_num_threads", lambda count: pytest.fail("it was touched"))
-    seen = []
-    run_pieces(lambda piece: seen.append(torch.get_num_threads()), even_cuts(4, 4))
-    assert seen == [1] * 4
-
-
-def test_where_it_must_be_touched_it_is_put_back(threads, pool, monkeypatch):
-    monkeypatch.setattr("rootpool.linalg._threads.own_setters", lambda: ())
+    if not with_setters:  # another build of torch: the default must be touched, and put back
+        monkeypatch.setattr("rootpool.linalg._threads.own_setters", lambda: ())
     threads(2)
     with concurrent.futures.ThreadPoolExecutor(1) as another:
-        another.submit(torch.set_num_threads, 5).result()  # besides, the default is 5 from now on
-        A = matrices.random_symmetric(64, 70, 70)
-        expected = eigh(A[:1]).eigenvectors[0]
-        assert torch.equal(eigh(A).eigenvectors[0], expected)
+        another.submit(torch.set_num_threads, 5).result()  # the default of threads to come
+        eigh(matrices.random_symmetric(64, 64, 64))
         assert torch.get_num_threads() == 2
         assert seen_by_a_new_thread() == 5
 
@@ -185,28 +200,27 @@ def test_a_larger_pool_takes_the_place_of_the_smaller(threads, pool):
 
 def test_work_within_a_worker_does_not_wait_for_workers(threads, pool):
     threads(2)
-    A = matrices.random_symmetric(16, 70, 70)
-    expected = eigh(A).eigenvectors
-    same, left = [], []
+    A = definite(16, 70, 70)
+    expected, found = sqrtm(A), []
 
     def work(piece):
-        left.append(torch.get_num_threads())
         torch.set_num_threads(2)  # as somebody's transform might
-        same.append(torch.equal(eigh(A).eigenvectors, expected))
+        found.append(sqrtm(A))
 
     caller = threading.Thread(target=lambda: run_pieces(work, even_cuts(8, 8)), daemon=True)
     caller.start()
     caller.join(PATIENCE)
-    assert same == [True] * 8
+    assert len(found) == 8
+    for Q in found:
+        assert_same_to_rounding(Q, expected)
     seen = []
     run_pieces(lambda piece: seen.append(torch.get_num_threads()), even_cuts(8, 8))
     assert seen == [1] * 8, "what the work has set does not stay"
 
 
 def test_without_new_threads_the_caller_does_the_work(threads, pool, monkeypatch):
-    A = matrices.random_symmetric(16, 70, 70)
-    threads(1)
-    expected = eigh(A).eigenvectors
+    A = definite(16, 70, 70)
+    expected = sqrtm(A)
     threads(3)
     before, start = set(alive()), threading.Thread.start
     allowed = [True, True, False]
@@ -218,37 +232,27 @@ def test_without_new_threads_the_caller_does_the_work(threads, pool, monkeypatch
 
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", limited)
-        assert torch.equal(eigh(A).eigenvectors, expected)
+        run_pieces(lambda piece: None, even_cuts(4, 4))
     assert torch.get_num_threads() == 3
     for thread in set(alive()) - before:  # the two that did start are not left waiting
         thread.join(PATIENCE)
     assert set(alive()) <= before
-    assert torch.equal(eigh(A).eigenvectors, expected), "and the next time it starts"
-    assert len(set(alive()) - before) == 3
-
-
-# --------------------------------------------------------------------------------------------------
-# Many callers
+    assert_same_to_rounding(sqrtm(A), expected)
+    assert len(set(alive()) - before) == 3, "and the next time it starts"
 
 
 def test_eight_python_threads_at_once_each_with_its_own_setting(threads, pool):
-    A = matrices.random_symmetric(12, 70, 70)
+    A = definite(12, 70, 70)
     threads(1)
-
-    def results():
-        B = (A @ A.mT).requires_grad_()
-        (gradient,) = torch.autograd.grad(sqrtm(B).sin().sum(), B)
-        return (*eigh(A), *svd(A), gradient)
-
-    expected = results()
-    same, counts = [], []
+    expected = root_and_gradient(A)
+    found, counts = [], []
 
     def run(number):
         torch.get_num_threads()  # a thread takes the default at its first question, over what was set
-        # Changes under way, the pool grows meanwhile.
+        # Settings change under way, and the pool grows meanwhile.
         for count in (1 + number % 4, 1 + number // 2):
             torch.set_num_threads(count)
-            same.append(all(map(torch.equal, results(), expected)))
+            found.append(root_and_gradient(A))
             counts.append(torch.get_num_threads() == count)
 
     callers = [threading.Thread(target=run, args=(k,), daemon=True) for k in range(8)]
@@ -256,5 +260,7 @@ def test_eight_python_threads_at_once_each_with_its_own_setting(threads, pool):
         caller.start()
     for caller in callers:
         caller.join(PATIENCE)
-    assert same == counts == [True] * 16
+    assert counts == [True] * 16
+    for results in found:
+        assert_same(A, results, expected)
     assert torch.get_num_threads() == 1

@@ -1,4 +1,4 @@
-"""Autocast: spectral functions work in float32 or wider, like torch's own list of float32 ops."""
+"""Keep autocast out of spectral functions: they work in float32 or wider."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ def _widened(value: object) -> object:
 def without_autocast(function: F) -> F:
     """Run ``function`` outside autocast; half-precision tensors come in as float32.
 
-    Matrix products of a spectral function in half precision would lose every small eigenvalue.
-    Without autocast nothing is cast: half precision then is an error of the caller.
+    Matrix products in half precision would lose every small eigenvalue. Where autocast is off, nothing
+    is cast, and half precision is an error of the caller.
     """
 
     @functools.wraps(function)
     def wrapped(*args: object, **kwargs: object) -> object:
-        tensors = (a for a in (*args, *kwargs.values()) if isinstance(a, Tensor))
-        device = next((a.device.type for a in tensors), "cpu")
+        # A list, because the compiler of torch 2.8 does not know next(generator, default).
+        devices = [a.device.type for a in (*args, *kwargs.values()) if isinstance(a, Tensor)]
+        device = devices[0] if devices else "cpu"
         if not torch.is_autocast_enabled(device):
             return function(*args, **kwargs)
         with torch.autocast(device, enabled=False):

@@ -71,7 +71,7 @@ def _solve(solver: Solver, A: Tensor, caller: str) -> Factors:
     A = A.detach()
     lead = A.shape[:-2]
     batch, side = math.prod(lead), max(A.shape[-2:])
-    pieces = count_pieces(batch, side) if A.device.type == "cpu" else 0
+    pieces = count_pieces(batch, side, A.device)
     if pieces == 0 and _seems_finite(A):  # the short way, nearly always: no views, no closures
         factors = _solve_directly(solver, A)
         if factors is not None:

@@ -19,11 +19,10 @@ f_j)`, and :math:`f'` at ties, where no kernel could give the right value.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import torch
 from torch import Tensor
-from typing_extensions import TypedDict, Unpack
 
 from ._precision import without_autocast
 from .checks import (
@@ -42,7 +41,18 @@ from .restricted import Floored, Leading
 from .rules import Rule, resolve_rule
 from .scalar import FUNCTIONS, Power, ScalarFunction
 
-__all__ = ["SpectralOptions", "inv_sqrtm", "logm", "matrix_function", "powm", "sqrtm"]
+if TYPE_CHECKING:
+    from typing_extensions import Unpack  # in Python itself from 3.11 on
+
+__all__ = [
+    "SpectralOptions",
+    "derivative_coefficients",
+    "inv_sqrtm",
+    "logm",
+    "matrix_function",
+    "powm",
+    "sqrtm",
+]
 
 
 def derivative_coefficients(function: ScalarFunction, rule: Rule | None, lam: Tensor) -> Tensor:

@@ -24,11 +24,11 @@ from ._threads import compute_with, default_kept, one_thread
 
 __all__ = ["batchwise", "count_pieces", "even_cuts", "run_pieces"]
 
-# LAPACK needs some 60 ns an entry, nearly whatever the size of the matrices; handing work to another
-# thread 0.1 ms: below one millisecond a piece it does not pay.
+# LAPACK needs some 60 ns per entry, nearly whatever the size of the matrices; handing work to another
+# thread costs 0.1 ms: a piece of less than a millisecond does not pay.
 ENTRIES_WORTH_A_PIECE = 16384
 PIECES_PER_WORKER = 2  # so that a core that is busy elsewhere can do less
-# Below, LAPACK gives the same bits with any number of threads (MKL: 33 in float32, 65 in float64).
+# Smaller matrices LAPACK treats alike with any number of threads (MKL: below 33 in float32, 65 in float64).
 MULTITHREADED_BLAS_STARTS_AT = 33
 
 
@@ -59,7 +59,7 @@ class _Pool:
             return self._executor
 
     def _start(self, workers: int) -> ThreadPoolExecutor:
-        """All workers at once, so that torch's default is back when anybody else is let in."""
+        """Start all workers at once, and put torch's default back before anybody else is let in."""
         started = threading.Barrier(workers + 1)
 
         def prepare() -> None:
@@ -85,19 +85,20 @@ _POOL = _Pool()
 # --------------------------------------------------------------------------------------------------
 
 
-def count_pieces(batch: int, side: int, effort: float = 1.0) -> int:
-    """Into how many pieces to cut a batch of ``side x side`` matrices; 0: the caller does it.
+def count_pieces(batch: int, side: int, device: torch.device, effort: float = 1.0) -> int:
+    """Number of pieces for a batch of ``side x side`` matrices; 0 if the caller is to do it all.
 
-    ``effort`` is the work an entry, in decompositions.
+    Work on an accelerator is the caller's: in another thread it would miss the current stream.
 
-    Each matrix is worked on alone and with one BLAS thread, so the result is the same to the bit
-    however many threads there are (as many as ``torch.get_num_threads()``) and whatever else is in
-    the batch. One exception, for speed: a single matrix is left to the caller with all its BLAS
-    threads, which from 33 rows on can change the last bits, as in torch; not so when
-    ``torch.use_deterministic_algorithms`` is on.
+    ``effort`` is the work per entry, in decompositions.
+
+    Each matrix is worked on by one BLAS thread, so that its result does not depend on the number of
+    threads (``torch.get_num_threads()``) or on the rest of the batch by more than rounding; the bits
+    may (see "Bits" in docs/reliability.md). A single matrix is left to the caller with all its BLAS
+    threads, for speed; with ``torch.use_deterministic_algorithms`` it gets one like the others.
     """
     workers = torch.get_num_threads()
-    if workers == 1 or batch == 0:
+    if device.type != "cpu" or workers == 1 or batch == 0:
         return 0
     worth = int(effort * batch * side**2 / ENTRIES_WORTH_A_PIECE)
     pieces = min(batch, PIECES_PER_WORKER * workers, worth)
@@ -112,9 +113,11 @@ def count_pieces(batch: int, side: int, effort: float = 1.0) -> int:
 def run_pieces(work: Callable[[slice], None], cuts: Sequence[int]) -> None:
     """Call ``work`` on the slices between successive ``cuts``, in single-threaded workers.
 
-    The caller only waits, so that neither its BLAS threads nor its settings are touched. It does the
-    work itself, as a worker would, with one thread (``torch.get_num_threads()``), within a worker, and
-    where no worker can be had: while the interpreter exits, or at the system's limit of threads.
+    For work on the CPU: on an accelerator, call ``work`` yourself, because a worker knows nothing of
+    your current stream. The caller only waits, so that neither its BLAS threads nor its settings are
+    touched. It does the work itself, as a worker would, if it has one thread
+    (``torch.get_num_threads()``), inside a worker, and where no worker can be had: while the
+    interpreter exits, or at the system's limit of threads.
     """
     threads = torch.get_num_threads()
     pieces = (slice(a, b) for a, b in pairwise(cuts))
@@ -149,17 +152,25 @@ def run_pieces(work: Callable[[slice], None], cuts: Sequence[int]) -> None:
 
 
 def _leave_if_daemon() -> None:
-    """End a daemon thread while the interpreter exits, as Python would a moment later.
+    """End a daemon thread while the interpreter exits, as Python would do a moment later.
 
-    Python's way goes through whatever runs, and through torch it aborts the process.
+    If Python does it inside torch, the process aborts.
     """
     if interpreter_exits() and threading.current_thread().daemon:
         raise SystemExit
 
 
 def even_cuts(batch: int, pieces: int) -> list[int]:
-    """Where to cut ``range(batch)`` into that many nearly equal pieces."""
+    """Ends of that many nearly equal pieces of ``range(batch)``, with 0 in front."""
     return [batch * k // pieces for k in range(pieces + 1)]
+
+
+def _join(parts: tuple[Tensor, ...]) -> Tensor:
+    """``torch.cat`` that keeps the layout of eigenvectors, column by column: products round by it."""
+    first = parts[0]
+    if first.dim() > 2 and first.mT.is_contiguous():
+        return torch.cat([part.mT for part in parts]).mT
+    return torch.cat(parts)
 
 
 def batchwise(
@@ -170,16 +181,15 @@ def batchwise(
 ) -> tuple[Tensor, ...]:
     """``function(*tensors)`` for tensors with common batch dimensions, piece by piece in workers.
 
-    A piece that has been loaded into the cache goes through all steps of ``function`` there. What
-    comes out does not depend on the pieces, to the bit as long as ``function`` rounds each entry by
-    itself: torch's vectorised ``pow`` and ``log1p`` round the end of an array differently.
-    ``trailing`` says how many dimensions of each tensor are not batch dimensions; the last one of the
-    first tensor is the side of the matrices.
+    A piece that has been loaded into the cache goes through all steps of ``function`` there. Tensors
+    on an accelerator stay in one piece and in the calling thread. ``trailing`` says how many
+    dimensions of each tensor are not batch dimensions; the last one of the first tensor is the side of
+    the matrices.
     """
     lead = tensors[0].shape[: tensors[0].dim() - trailing[0]]
     batch, side = math.prod(lead), tensors[0].shape[-1]
-    pieces = count_pieces(batch, side, effort) if tensors[0].device.type == "cpu" else 0
-    # A single matrix goes as a batch of one: its products then have the bits they have in company.
+    pieces = count_pieces(batch, side, tensors[0].device, effort)
+    # A single matrix goes as a batch of one, so that its products are computed as in a larger batch.
     flat = [
         t.detach().reshape(batch, *t.shape[t.dim() - k :])
         for t, k in zip(tensors, trailing, strict=True)
@@ -195,7 +205,7 @@ def batchwise(
         else:
             run_pieces(work, even_cuts(batch, pieces))
             in_order = (parts[k] for k in sorted(parts))
-            whole = tuple(torch.cat(part) for part in zip(*in_order, strict=True))
+            whole = tuple(_join(parts) for parts in zip(*in_order, strict=True))
     except (ValueError, LinAlgError):
         function(*tensors)  # raises again, and names the item by its place in the whole batch
         raise

@@ -141,9 +141,9 @@ def _geometric_sum(x: Tensor, terms: int) -> Tensor:
     form it has no cancellation near ``x = 1``, and its derivatives are right there too.
     """
     total, power = torch.ones_like(x), x
-    for bit in bin(terms)[3:]:
+    for k in reversed(range(terms.bit_length() - 1)):  # the bits after the leading one
         total, power = total * (1 + power), power * power
-        if bit == "1":
+        if terms >> k & 1:
             total, power = 1 + x * total, power * x
     return total
 

@@ -1,0 +1,27 @@
+"""Names that torch and Python do not promise to keep: each still does what it is used for.
+
+(``interpreter_exits`` is tested in test_processes.py, by a daemon thread that has to leave.)
+"""
+
+import pytest
+import torch
+
+from rootpool.linalg import _private
+from rootpool.linalg._threads import own_setters
+
+
+def test_wrapped_tensors_are_told_from_plain_ones():
+    seen = []
+    torch.vmap(lambda x: (seen.append(_private.is_wrapped(x)), x)[1])(torch.ones(2))
+    assert seen == [True]
+    assert not _private.is_wrapped(torch.ones(2))
+
+
+@pytest.mark.cpu
+def test_the_setters_of_threads_are_heard(threads):
+    if not own_setters():
+        pytest.skip("the setters of this build's OpenMP and MKL cannot be reached")
+    threads(2)
+    for set_threads in own_setters():
+        set_threads(3)
+    assert torch.get_num_threads() == 3
