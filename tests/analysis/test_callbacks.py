@@ -8,8 +8,8 @@ lightning = pytest.importorskip("lightning.pytorch")
 from lightning.pytorch import LightningModule, Trainer  # noqa: E402
 from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 
-from rootpool.analysis import spectrum_statistics  # noqa: E402
-from rootpool.analysis.callbacks import SpectrumMonitor  # noqa: E402
+from rootpool.analysis import read_records, spectrum_statistics  # noqa: E402
+from rootpool.analysis.callbacks import EpochTimer, SpectrumMonitor  # noqa: E402
 from rootpool.nn import CovariancePool  # noqa: E402
 
 
@@ -161,3 +161,15 @@ def test_only_the_process_of_rank_zero_measures():
     trainer.is_global_zero = True
     watcher.on_train_batch_start(trainer, net, None, 0)
     assert hooks(net) == 2
+
+
+def test_seconds_of_every_epoch_also_after_a_resume(tmp_path):
+    path = tmp_path / "timing.csv"
+    trainer, _ = fit(EpochTimer(path), epochs=2)
+    before = read_records(path)
+    trainer.save_checkpoint(tmp_path / "half.ckpt")
+    fit(EpochTimer(path), epochs=3, checkpoint=tmp_path / "half.ckpt")
+    assert [record["epoch"] for record in read_records(path)] == [0, 1, 2]
+    assert read_records(path)[:2] == before
+    fit(EpochTimer(path), epochs=1)  # a new run does not keep the old one
+    assert [record["epoch"] for record in read_records(path)] == [0]

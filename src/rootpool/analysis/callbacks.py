@@ -1,8 +1,9 @@
-"""Lightning callback that measures the covariances of a model during training."""
+"""Lightning callbacks that measure during training: covariances, and seconds per epoch."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,10 +13,10 @@ from torch.utils.hooks import RemovableHandle
 
 from rootpool.nn import CovariancePool, covariance_pools
 
-from .records import Record
+from .records import Record, read_records, write_records
 from .spectrum import spectrum_statistics
 
-__all__ = ["SpectrumMonitor"]
+__all__ = ["EpochTimer", "SpectrumMonitor"]
 
 
 class SpectrumMonitor(Callback):
@@ -103,5 +104,27 @@ class SpectrumMonitor(Callback):
         self._step = state_dict["step"]
 
 
-def _pools(module: torch.nn.Module) -> Iterator[tuple[str, CovariancePool]]:
-    return ((n, m) for n, m in module.named_modules() if isinstance(m, CovariancePool))
+class EpochTimer(Callback):
+    """Writes the seconds of each epoch, validation included, to a file of records.
+
+    The file is the only memory: times are no part of a checkpoint, so that a resumed run can end with the
+    same bits as one that was not interrupted. An epoch that was interrupted counts from where it resumed.
+
+    Args:
+        path: a ``.csv`` or ``.json`` file; a resumed run keeps the earlier epochs in it.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._start = time.perf_counter()
+
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._start = time.perf_counter()
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if not trainer.is_global_zero:
+            return
+        epoch, seconds = trainer.current_epoch, time.perf_counter() - self._start
+        earlier = read_records(self.path) if epoch and self.path.exists() else []
+        kept = [record for record in earlier if record["epoch"] < epoch]
+        write_records([*kept, {"epoch": epoch, "seconds": round(seconds, 3)}], self.path)

@@ -13,7 +13,7 @@ from lightning.pytorch.callbacks import Callback, Checkpoint, ModelCheckpoint, R
 from lightning.pytorch.loggers import TensorBoardLogger
 from lightning.pytorch.utilities import rank_zero_only
 
-from rootpool.analysis.callbacks import SpectrumMonitor
+from rootpool.analysis.callbacks import EpochTimer, SpectrumMonitor
 from rootpool.analysis.records import write_records
 from rootpool.files import remove_parts, write_atomically
 
@@ -74,8 +74,8 @@ def prepare(
 ) -> Run:
     """Build data, network and trainer from the effective configuration.
 
-    The folder ``output`` gets ``config.yaml``, ``history.csv`` (a row an epoch), ``spectrum.csv`` when that
-    is measured, TensorBoard's events, ``last.ckpt`` and ``best.ckpt``.
+    The folder ``output`` gets ``config.yaml``, ``history.csv`` and ``timing.csv`` (one row per epoch),
+    ``spectrum.csv`` when that is measured, TensorBoard's events, ``last.ckpt`` and ``best.ckpt``.
 
     Raises:
         SettingsError: when the folder holds another run, and neither ``resume`` nor a new name is given.
@@ -147,6 +147,7 @@ def _callbacks(settings: Namespace, output: Path, progress: bool) -> list[Callba
         save(ModelCheckpoint, "best", monitor="val_error", save_on_train_epoch_end=True),
         save(ModelCheckpoint, name, every_n_epochs=1, save_on_train_epoch_end=True),
         RecordFiles(output),
+        EpochTimer(output / "timing.csv"),
     ]
     if settings.save_every:
         callbacks.append(save(StepCheckpoint, name, every_n_train_steps=settings.save_every))
