@@ -11,8 +11,8 @@ from pathlib import Path
 import lightning.pytorch as pl
 import pytest
 
+from rootpool.recipes import merge
 from rootpool.train.failures import explained_deaths
-from rootpool.train.settings import merge
 from small_runs import BATCHES, CONFIG, EPOCHS, assert_same_state, final, run
 
 SECONDS = 60  # of patience with a busy machine; loaders and Lightning look every 5

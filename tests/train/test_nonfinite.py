@@ -6,10 +6,9 @@ import lightning.pytorch as pl
 import pytest
 import torch
 
-from rootpool.analysis import covariance_eigenvalues
 from rootpool.cli import main
-from rootpool.train import NonFiniteError, load_run, replay
-from rootpool.train.settings import merge
+from rootpool.recipes import merge
+from rootpool.train import NonFiniteError, replay
 from small_runs import CONFIG, final, run
 
 SHORT = merge(CONFIG, {"hybrid": None, "spectrum_every": 0, "trainer": {"max_epochs": 2}})
@@ -49,7 +48,6 @@ def test_a_weight_that_is_nan(tmp_path):
     report, state = broken_run(tmp_path, 3, put(FIRST, torch.nan))
     assert "epoch 0, step 3, method svd-pade: the features or covariances are not fini" in report
     assert "not finite: 1 weights" in report
-    assert re.search(r"sample 0 in model.pool: \d+ of 3136 features are not finite", report)
     assert "lower model.lr than 0.08" in report
     assert state["state_dict"][FIRST].isnan().sum() == 1
     assert final(tmp_path)["global_step"] == 2  # a good one
@@ -66,30 +64,12 @@ def test_an_absurd_learning_rate_never_reaches_a_checkpoint(tmp_path):
     assert not all(value.isfinite().all() for value in state["state_dict"].values())
 
 
-@pytest.mark.parametrize("method", ["isqrt-cov", "gap"])
-def test_a_loss_that_is_nan_without_being_refused(method, tmp_path):
-    report, _ = broken_run(tmp_path, method=method, lr=1e30)
-    assert f"epoch 0, step 1, method {method}: the loss is nan" in report
+def test_a_loss_that_is_nan_without_being_refused(tmp_path):
+    report, _ = broken_run(tmp_path, method="gap", lr=1e30)
+    assert "epoch 0, step 1, method gap: the loss is nan" in report
 
 
-def test_the_hardest_sample_has_the_largest_condition(tmp_path):
-    """Its eigenvalues are those of its features, computed here once more."""
-    report, state = broken_run(tmp_path, 2, put("model.classifier.weight", torch.inf))
-    assert re.search(r"the loss is (nan|inf)", report)
-    (hardest,) = replay(next(tmp_path.glob("nonfinite-*.pt"))).hardest
-    module = load_run(next(tmp_path.glob("nonfinite-*.pt"))).module.train()
-    with torch.no_grad():
-        lam = covariance_eigenvalues(module.model.backbone(state["batch"][0]))
-    kept = [spectrum[spectrum > 0] for spectrum in lam]
-    conditions = torch.stack([values[0] / values[-1] for values in kept])
-    assert hardest.sample == conditions.argmax()
-    assert hardest.statistics["lambda_1"] == pytest.approx(float(kept[hardest.sample][0]), rel=1e-5)
-    assert hardest.statistics["rank"] == len(kept[hardest.sample])
-    assert f"sample {hardest.sample} in model.pool: largest eigenvalue" in report
-
-
-@pytest.mark.parametrize("method", ["power", "isqrt-cov"])
-def test_covariances_that_overflow(method, tmp_path):
+def test_covariances_that_overflow(tmp_path):
     """Finite features of 1e25, whose squares are not, are met before a change."""
 
     def action(module):
@@ -97,11 +77,9 @@ def test_covariances_that_overflow(method, tmp_path):
         before.update({k: v.clone() for k, v in module.named_parameters()})
 
     before = {}
-    report, state = broken_run(tmp_path, 1, action, method=method, compute_dtype="float32")
-    expected = f"epoch 0, step 1, method {method}: the features or covariances are not finite"
-    assert expected in report
+    report, state = broken_run(tmp_path, 1, action, method="isqrt-cov", compute_dtype="float32")
+    assert "step 1, method isqrt-cov: the features or covariances are not finite" in report
     assert "not finite: 0 weights, 0 buffers" in report
-    assert re.search(r"largest eigenvalue \d(\.\d+)?e\+[45]\d", report)
     assert all(torch.equal(state["state_dict"][k], v) for k, v in before.items())
     again = replay(next(tmp_path.glob("nonfinite-*.pt")))
     assert not again.is_finite
@@ -127,7 +105,6 @@ def test_the_command_of_the_report_computes_the_step_again(precision, tmp_path, 
     exec(code)
     printed = capsys.readouterr().out.strip()
     assert printed in report
-    assert "features are not finite" in printed
 
 
 def test_validation_that_is_not_finite_is_no_epoch(tmp_path):

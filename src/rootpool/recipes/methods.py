@@ -13,21 +13,19 @@ from importlib import resources
 
 __all__ = ["GAP", "method_sources", "pooling_names"]
 
-GAP = "gap"
-# Average pooling and the paper's competitors: the baselines that have recipes.
-COMPARED = (GAP, "isqrt-cov", "mpn-cov")
+GAP = "gap"  # average pooling, which is not a normalisation of covariances
 
 
 def pooling_names() -> list[str]:
     """What can stand in the place of the method in the name of a recipe.
 
-    All methods but the baselines, and those baselines that the paper trains.
+    Average pooling, and all methods but the baselines.
 
     >>> "svd-pade" in pooling_names(), "gap" in pooling_names(), "covariance" in pooling_names()
     (True, True, False)
     """
     main = [name for name, source in method_sources().items() if source != "baseline"]
-    return sorted({*main, *COMPARED})
+    return sorted([GAP, *main])
 
 
 def method_sources() -> dict[str, str]:
@@ -39,7 +37,7 @@ def method_sources() -> dict[str, str]:
     methods = getattr(nn, "METHODS", None)  # None also while it is being imported
     if methods is None:
         return dict(_written())
-    return {name: getattr(method, "source", "paper") for name, method in methods.items()}
+    return {name: method.source for name, method in methods.items()}
 
 
 @functools.cache
@@ -52,20 +50,7 @@ def _written() -> dict[str, str]:
                 literals = _literals(node) if isinstance(node, ast.ClassDef) else {}
                 if literals.keys() >= {"name", "source"}:
                     found[literals["name"]] = literals["source"]
-    return found or dict.fromkeys(_UNTIL_CLASSES_SAY_IT, "paper")
-
-
-_UNTIL_CLASSES_SAY_IT = [
-    "exact",
-    "isqrt-cov",
-    "mpn-cov",
-    "svd-topn",
-    "svd-trunc",
-    "svd-pi",
-    "svd-newton",
-    "svd-taylor",
-    "svd-pade",
-]
+    return found
 
 
 def _literals(node: ast.ClassDef) -> dict[str, str]:

@@ -8,7 +8,7 @@ from .hybrid import HybridProtocol, HybridSchedule
 from .module import PooledTraining
 from .nonfinite import NonFiniteError
 from .replay import Replay, replay
-from .run import Run, prepare
+from .run import Run, build, prepare
 from .settings import resolve
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "Run",
     "SettingsError",
     "TrainedRun",
+    "build",
     "evaluate",
     "load_recipe",
     "load_run",

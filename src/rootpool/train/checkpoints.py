@@ -1,4 +1,4 @@
-"""Checkpoints that are whole or absent, and that load without executing anything."""
+"""Checkpoints that are written completely or not at all, and that load without executing anything."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rootpool.models.inert import load_inert
 
 __all__ = ["AtomicCheckpointIO"]
 
-# What a run needs to go on.
+# What a run needs to continue.
 RESUMED = {
     "state_dict",
     "optimizer_states",
@@ -40,7 +40,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         except OSError as error:
             raise OSError(
                 f"could not write the checkpoint {path}: {error.strerror or error}; the one before it is "
-                "still good. Free some space, then go on with --resume"
+                "still good. Free some space, then continue with --resume"
             ) from error
 
     def load_checkpoint(
@@ -50,14 +50,14 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         missing = RESUMED - state.keys() if isinstance(state, dict) else RESUMED
         if missing:
             raise ValueError(
-                f"{path} is no checkpoint to go on from: it has no {', '.join(sorted(missing))}; rootpool "
-                "train writes last.ckpt and best.ckpt"
+                f"{path} is not a checkpoint to continue from: it has no {', '.join(sorted(missing))}; "
+                "rootpool train writes last.ckpt and best.ckpt"
             )
         return state
 
     def remove_checkpoint(self, path: str | Path) -> None:
-        """Never: ours are overwritten, and a path to remove could only come out of a file.
+        """Refuse: our checkpoints are overwritten, so a path to remove could only come from inside a file.
 
-        (Lightning removes, with all that is below, what a checkpoint says the last one was.)
+        (Lightning would remove whatever path a loaded checkpoint names as the previous one.)
         """
-        raise ValueError(f"the checkpoint asks to remove {path}; it is not one of rootpool train")
+        raise ValueError(f"the checkpoint asks to remove {path}; rootpool train did not write it")

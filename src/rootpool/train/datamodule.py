@@ -1,4 +1,4 @@
-"""Images for training and validation, the same on one process and on many."""
+"""The LightningDataModule: the same batches on one process and on many."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from lightning.pytorch.accelerators import CUDAAccelerator
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from rootpool.recipes import SettingsError
+from rootpool.unknown import unknown_name
+
 from .data import (
+    EMBEDDED,
     PHOTO_PATCHES,
     TRANSFORMS,
     ImageSplits,
     Transform,
     open_splits,
-    photo_patches,
 )
 from .sampling import EpochBatches, ResumableLoader, ShardedIndices
 
@@ -24,11 +27,11 @@ __all__ = ["ImageData"]
 
 
 class ImageData(pl.LightningDataModule):
-    """Splits of images by path, or the embedded ``photo-patches``.
+    """Images in a folder, or an embedded data set.
 
     Args:
-        root: a folder that `open_splits` recognises, or ``photo-patches``.
-        transform: a name in ``TRANSFORMS``; not used for ``photo-patches``, which have their own.
+        root: a folder that `open_splits` recognises, or a name in ``EMBEDDED``, such as ``photo-patches``.
+        transform: a name in ``TRANSFORMS``; not used for embedded data, which have their own.
         resize: pixels of the shorter side, or height and width, before the crop; None for the
             transform's own.
         crop: pixels that the network sees; None for the transform's own.
@@ -41,7 +44,7 @@ class ImageData(pl.LightningDataModule):
     def __init__(
         self,
         root: str = PHOTO_PATCHES,
-        transform: Literal["imagenet", "fine-grained"] = "imagenet",
+        transform: str = "imagenet",
         resize: int | tuple[int, int] | None = None,
         crop: int | None = None,
         batch_size: int = 256,
@@ -50,14 +53,16 @@ class ImageData(pl.LightningDataModule):
         seed: int = 0,
     ) -> None:
         super().__init__()
+        if transform not in TRANSFORMS:
+            raise SettingsError(unknown_name("data.transform", transform, TRANSFORMS))
         self.save_hyperparameters()
 
     @functools.cached_property
     def splits(self) -> ImageSplits:
         """The datasets and class names; read once."""
         options = self.hparams
-        if options["root"] == PHOTO_PATCHES:
-            return photo_patches()
+        if options["root"] in EMBEDDED:
+            return EMBEDDED[options["root"]]()
         train, val = self.transforms()
         return open_splits(
             options["root"],
@@ -67,7 +72,7 @@ class ImageData(pl.LightningDataModule):
         )
 
     def transforms(self) -> tuple[Transform, Transform]:
-        """What is done to pictures for training and for validation."""
+        """The transforms for training and for validation."""
         sizes = {k: self.hparams[k] for k in ("resize", "crop") if self.hparams[k] is not None}
         return TRANSFORMS[self.hparams["transform"]](**sizes)
 

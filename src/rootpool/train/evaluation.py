@@ -1,25 +1,21 @@
-"""A trained run, loaded again: to evaluate it on data, or to name what is in a picture."""
+"""Trained networks: load them, measure their errors, predict classes of images."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from rootpool.models.checkpoints import check_fit
-from rootpool.models.files import check_plain
 from rootpool.models.inert import load_inert
-from rootpool.models.spec import refuse_fetching
-from rootpool.nn import resolve_method
+from rootpool.recipes import SettingsError
 
-from .data import PHOTO_PATCHES, ImageSplits, decode_image
+from .data import EMBEDDED, ImageSplits, decode_image
 from .datamodule import ImageData
 from .module import PooledTraining, rebuild
 from .quiet import quiet_lightning
-from .settings import SettingsError
 from .trainer import make_trainer
 
 __all__ = ["TrainedRun", "evaluate", "load_run", "predict"]
@@ -52,26 +48,13 @@ def load_run(checkpoint: str | Path) -> TrainedRun:
         )
     try:
         state = load_inert(path)
-        state["hyper_parameters"] = dict(state["hyper_parameters"])
-        data_options = dict(state["datamodule_hyper_parameters"])
-        _check_state(state, path)
-    except Exception as error:  # whatever a file that is no checkpoint leads to
+        options = dict(state["datamodule_hyper_parameters"])
+        return TrainedRun(rebuild(state).eval(), options, state["epoch"])
+    except Exception as error:  # whatever a file that is not a checkpoint leads to
         raise SettingsError(
             f"{path} is not a checkpoint of rootpool train ({type(error).__name__}: {error}); for those of "
             "other repositories see rootpool.models.load_checkpoint"
         ) from error
-    return TrainedRun(rebuild(state).eval(), data_options, state["epoch"])
-
-
-def _check_state(state: Mapping[str, Any], path: Path) -> None:
-    """Raise unless the network that a file describes is the one that it holds; nothing is made of it yet."""
-    options, tensors = state["hyper_parameters"], state["state_dict"]
-    resolve_method(state["method"])
-    refuse_fetching(options["backbone_options"] or {})
-    check_plain(tensors, path)
-    with torch.device("meta"):
-        sketch = PooledTraining(**{**options, "weights": None})
-    check_fit(sketch.state_dict(), tensors, str(path))
 
 
 def evaluate(run: TrainedRun, root: str | None = None, **trainer_options: Any) -> dict[str, float]:
@@ -110,9 +93,9 @@ def predict(
     run: TrainedRun, images: Iterable[str | Path], count: int = 5
 ) -> list[list[tuple[str, float]]]:
     """For each image the most probable classes with their probabilities."""
-    if run.data_options["root"] == PHOTO_PATCHES:
+    if run.data_options["root"] in EMBEDDED:
         raise SettingsError(
-            "this network knows grey 28 x 28 patches of photo-patches, not pictures; "
+            f"this network was trained on {run.data_options['root']}, not on image files; "
             "train one on a folder of images: rootpool train --recipe NAME --data PATH"
         )
     _, transform = ImageData(**run.data_options).transforms()

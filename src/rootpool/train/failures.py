@@ -1,4 +1,4 @@
-"""What to say when a process that a training depends on has died."""
+"""Explain the death of a process that a training depends on."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _DEATHS: tuple[tuple[str, type[OSError], str], ...] = (
     (
         r"DataLoader worker \(pid",
         ChildProcessError,
-        "a process that loads images has died ({}): often the memory was full. Go on with --resume, and "
-        "with fewer data.workers if it happens again",
+        "a process that loads images has died ({}), often because memory was full. Continue with --resume; "
+        "if it happens again, with fewer data.workers",
     ),
     (
         r"process in the process pool was terminated",
@@ -24,14 +24,14 @@ _DEATHS: tuple[tuple[str, type[OSError], str], ...] = (
     (
         r"Connection closed by peer|Connection reset by peer|Broken pipe|NCCL communicator was aborted",
         ConnectionError,
-        "another process of this training has ended ({}); what it said itself tells why. Go on with --resume",
+        "another process of this training has ended ({}); its own message says why. Continue with --resume",
     ),
 )
 
 
 @contextmanager
 def explained_deaths() -> Iterator[None]:
-    """Turn what torch raises when another process dies into an error that says what to do."""
+    """Replace the error that torch raises when another process dies by one that says what to do."""
     try:
         yield
     except Exception as error:
@@ -44,7 +44,7 @@ def explained_deaths() -> Iterator[None]:
 
 
 def _reasons(error: BaseException | None) -> Iterator[BaseException]:
-    """An error and what it came from: torch's can strike anywhere, where others make theirs of it."""
+    """Walk the chain of causes: a worker's death may surface inside an unrelated exception."""
     while error is not None:
         yield error
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)

@@ -21,6 +21,8 @@ __all__ = ["PooledTraining", "rebuild"]
 
 
 Precision = Literal["float32", "float64"]
+# Options of timm and torchvision that read or fetch weights.
+FETCHING = ("pretrained", "weights", "checkpoint_path", "cache_dir")
 
 
 class PooledTraining(pl.LightningModule):
@@ -37,7 +39,8 @@ class PooledTraining(pl.LightningModule):
         num_classes: outputs of the classifier.
         weights: a checkpoint to start from; its classifier is left out when its number of classes differs.
         lr: initial learning rate (of the classifier, when ``backbone_lr`` is given).
-        backbone_lr: initial learning rate of everything before the classifier; None for ``lr``.
+        backbone_lr: initial learning rate of everything before the classifier; None for ``lr``, 0 to leave it
+            as it is.
         momentum: of SGD.
         weight_decay: of SGD.
         milestones: epochs at whose beginning the rate is divided by ten.
@@ -87,11 +90,13 @@ class PooledTraining(pl.LightningModule):
             }
         )
         self.history: list[dict[str, Any]] = []
-        """One record an epoch: epoch, learning rate, pooling, losses and errors in per cent."""
+        """One record per epoch: epoch, learning rate, pooling, losses and errors in per cent."""
+        self._rate = lr
+        self._measured: dict[str, float] = {}  # of the epoch that is running
 
     @property
     def pooling(self) -> str:
-        """The method of the moment."""
+        """The method in use now; a hybrid training changes it."""
         pools = covariance_pools(self.model)
         return next(iter(pools.values())).method.name if pools else self.hparams["method"]
 
@@ -102,6 +107,8 @@ class PooledTraining(pl.LightningModule):
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         # Random layers depend on the step alone, so a resumed run draws what an uninterrupted one draws.
         torch.manual_seed(derive_seed(self.hparams["seed"], self.global_step, self.global_rank))
+        # Noted here, because Lightning steps the schedule before it tells us that the epoch has ended.
+        self._rate = self.trainer.optimizers[0].param_groups[-1]["lr"]
 
     def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
         return self._loss("train", batch)
@@ -129,25 +136,28 @@ class PooledTraining(pl.LightningModule):
             if not name.endswith("loss"):
                 value = 100 * (1 - value)
             self.log(name, value, prog_bar=name.endswith("error"), rank_zero_only=True)
+            self._measured[name] = float(value)
             metric.reset()
 
     def on_train_epoch_end(self) -> None:
         self._log_epoch("train")
-        rate = self.trainer.optimizers[0].param_groups[-1]["lr"]
-        self.log("lr", rate, rank_zero_only=True)
-        values = {name: float(self.trainer.callback_metrics[name]) for name in self.metrics}
+        self.log("lr", self._rate, rank_zero_only=True)
+        # Without a validation in this epoch, its values are missing from the record.
+        measured = {name: self._measured[name] for name in self.metrics if name in self._measured}
+        self._measured.clear()
         self.history.append(
-            {"epoch": self.current_epoch, "lr": rate, "pooling": self.pooling, **values}
+            {"epoch": self.current_epoch, "lr": self._rate, "pooling": self.pooling, **measured}
         )
 
     def on_validation_epoch_end(self) -> None:
         self._log_epoch("val")
+        if self.trainer.sanity_checking:  # a few batches before the first epoch
+            self._measured.clear()
 
     def configure_optimizers(self) -> Any:
         hparams = self.hparams
-        groups = parameter_groups(
-            self.model, lr=hparams["lr"], backbone_lr=hparams["backbone_lr"] or hparams["lr"]
-        )
+        backbone_lr = hparams["lr"] if hparams["backbone_lr"] is None else hparams["backbone_lr"]
+        groups = parameter_groups(self.model, lr=hparams["lr"], backbone_lr=backbone_lr)
         optimizer = torch.optim.SGD(
             groups,
             lr=hparams["lr"],
@@ -161,7 +171,7 @@ class PooledTraining(pl.LightningModule):
         }
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        # Within the hybrid protocol the method of the moment differs from the one asked for.
+        # A hybrid training uses another method first than the one asked for.
         checkpoint["method"] = self.pooling
         checkpoint["history"] = self.history
 
@@ -170,8 +180,15 @@ class PooledTraining(pl.LightningModule):
 
 
 def rebuild(checkpoint: Mapping[str, Any]) -> PooledTraining:
-    """The network of a checkpoint, with the method that was in use when it was saved."""
-    options = {**checkpoint["hyper_parameters"], "weights": None}  # its own follow
+    """The network of a checkpoint, with the method that was in use when it was saved.
+
+    Where its first weights came from does not matter any more: all of them are in the checkpoint.
+    """
+    options = {**checkpoint["hyper_parameters"], "weights": None}
+    backbone_options = options["backbone_options"] or {}
+    options["backbone_options"] = {
+        name: value for name, value in backbone_options.items() if name not in FETCHING
+    }
     module = PooledTraining(**options)
     module.load_state_dict(checkpoint["state_dict"])
     if covariance_pools(module) and checkpoint["method"] != options["method"]:

@@ -1,4 +1,4 @@
-"""Training ends where numbers end: with a report, and a file that computes the step again."""
+"""Stop at the first non-finite loss, gradient or weight, with a report and a file that repeats the step."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class NonFiniteError(FloatingPointError):
 
 
 class NonFiniteGuard(pl.Callback):
-    """Stops at the first loss, gradient or saved weight that is not finite, before anything is changed.
+    """Stops a training at the first loss, gradient or saved weight that is not finite, before any change.
 
-    The step is then in ``nonfinite-*.pt`` in the folder, for :func:`rootpool.train.replay`, and weights
+    The step is written to ``nonfinite-*.pt`` in the folder, for :func:`rootpool.train.replay`, and weights
     that are not finite never replace a checkpoint. With a gradient scaler (``16-mixed``), whose
-    gradients overflow now and then on purpose, gradients are not looked at.
+    gradients overflow now and then on purpose, gradients are not checked.
 
     Args:
         folder: for the file.
@@ -42,7 +42,7 @@ class NonFiniteGuard(pl.Callback):
         self._split = "train"
         self._within_step = False
 
-    # What is looked at
+    # Checks
 
     def on_before_backward(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, loss: Tensor
@@ -66,7 +66,7 @@ class NonFiniteGuard(pl.Callback):
         for name, value in checkpoint["state_dict"].items():
             _require_finite(f"{name}, which was to be saved,", value)
 
-    # Where we are
+    # The step that is being computed
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
@@ -81,7 +81,7 @@ class NonFiniteGuard(pl.Callback):
     ) -> None:
         self._batch, self._split, self._within_step = batch, "val", True
 
-    # What is done
+    # The report
 
     def on_exception(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
@@ -93,11 +93,11 @@ class NonFiniteGuard(pl.Callback):
         state = self._state(trainer, pl_module)
         again = _try_replay(state)
         if refused and isinstance(again, Replay) and again.is_finite:
-            return  # a mistake of another kind
+            return  # some other mistake
         what = "the features or covariances are not finite" if refused else str(exception)
         where = "epoch {epoch}, step {global_step}, method {method}".format_map(state)
         advice = (
-            f"the checkpoints in {self.folder} are as they were before; try --weights with one of them and "
+            f"the checkpoints in {self.folder} were saved before this step; try --weights with one and "
             f"a lower model.lr than {pl_module.hparams['lr']:g}"
         )
         self.report = "\n".join(
@@ -105,7 +105,7 @@ class NonFiniteGuard(pl.Callback):
         )
 
     def _state(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> dict[str, Any]:
-        """What the step depends on, with the keys of a checkpoint."""
+        """Everything that the step depends on, with the keys of a checkpoint."""
         return {
             "rootpool": rootpool.__version__,
             "torch": str(torch.__version__),
@@ -141,7 +141,7 @@ def _require_finite(what: str, value: Tensor) -> None:
 def _try_replay(state: dict[str, Any]) -> Replay | str:
     try:
         return replay_state(state)
-    except Exception as error:  # the report must not be lost for it
+    except Exception as error:  # the report must not be lost because of it
         return f"the step could not be computed again: {type(error).__name__}: {error}"
 
 
@@ -153,6 +153,6 @@ def _write(folder: Path, state: dict[str, Any]) -> str:
     except (OSError, RuntimeError) as error:
         return f"{path} could not be written: {error}"
     return (
-        f"{path} has the batch and all weights; to compute the step again: "
+        f"{path} holds the batch and all weights; to compute the step again: "
         f'python -c "from rootpool.train import replay; print(replay({str(path)!r}))"'
     )

@@ -1,4 +1,4 @@
-"""What Lightning says that nobody can act upon."""
+"""Silence the messages of Lightning that a user cannot act on."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from collections.abc import Iterator
 
 __all__ = ["quiet_lightning"]
 
-_NOT_NEWS = (
+_SILENCED = (
     "Checkpoint directory .* exists and is not empty",  # ours: configuration and records are there too
     "The dirpath has changed",  # a run that begins from another's checkpoint saves to its own folder
+    r".*could not find the monitored key",  # an epoch without validation cannot be the best
     ".*does not have many workers",  # embedded data needs none
     r"The number of training batches .* is smaller than the logging interval",
     r".*isinstance\(treespec, LeafSpec\).* is deprecated",  # Lightning's own use of torch
@@ -20,11 +21,11 @@ _NOT_NEWS = (
 
 @contextlib.contextmanager
 def quiet_lightning() -> Iterator[None]:
-    """Let Lightning warn of what matters, and advertise nothing."""
+    """Silence advertisements and the warnings above; let all others through."""
     logger = logging.getLogger("lightning.pytorch.utilities.rank_zero")
     level = logger.level
     with warnings.catch_warnings():
-        for message in _NOT_NEWS:
+        for message in _SILENCED:
             warnings.filterwarnings("ignore", message=message)
         logger.setLevel(logging.WARNING)
         try:

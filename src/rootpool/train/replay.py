@@ -1,9 +1,9 @@
-"""A training step computed again from a file, with a look at the covariances in it."""
+"""Compute one training step again from the file that a stopped training left."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,85 +12,47 @@ import torch
 from torch import Tensor
 from torch.linalg import LinAlgError
 
-from rootpool.analysis.spectrum import covariance_eigenvalues, spectrum_statistics
 from rootpool.models.inert import load_inert
-from rootpool.nn import CovariancePool, covariance_pools
 
-from .module import PooledTraining, rebuild
+from .module import rebuild
 from .sampling import derive_seed
 from .trainer import make_trainer
 
-__all__ = ["HardestSample", "Replay", "replay", "replay_state"]
-
-
-@dataclass(frozen=True)
-class HardestSample:
-    """The sample of a batch that is the hardest for a covariance pool.
-
-    The first with features that are not finite; else, of those whose output or gradient is not finite,
-    or of all, the one with the largest condition number.
-
-    Args:
-        pool: name of the module.
-        sample: its place in the batch.
-        nonfinite: how many of its features are NaN or infinite.
-        features: how many it has.
-        statistics: :func:`rootpool.analysis.spectrum_statistics` of the sample alone.
-    """
-
-    pool: str
-    sample: int
-    nonfinite: int
-    features: int
-    statistics: dict[str, float]
-
-    def __str__(self) -> str:
-        where = f"sample {self.sample} in {self.pool}"
-        if self.nonfinite:
-            return f"{where}: {self.nonfinite} of {self.features} features are not finite"
-        s = self.statistics
-        return (
-            f"{where}: largest eigenvalue {s['lambda_1']:.3g}, smallest kept {s['lambda_min_kept']:.3g}, "
-            f"condition {s['condition_mean']:.3g}, rank {s['rank']:.0f}, first ratio "
-            f"{s['eigenvalue_ratio']:.3g}"
-        )
+__all__ = ["Replay", "replay", "replay_state"]
 
 
 @dataclass(frozen=True)
 class Replay:
-    """What a step does when it is computed again; printed, it says so in words.
+    """The outcome of a step that was computed again; printed, it says so in words.
 
     Args:
-        loss: NaN where the forward was refused.
+        loss: NaN where the forward raised an error.
         gradient: largest magnitude in the gradients of all weights; 0 for validation.
-        weights: how many are not finite.
-        buffers: how many are not finite; the forward of the step itself has changed them.
-        hardest: of each covariance pool, the sample that is hardest for it.
-        error: what the forward or backward was refused with, or None.
+        weights: how many weights are not finite.
+        buffers: how many entries of buffers are not finite.
+        error: the error of the forward or backward, or None.
     """
 
     loss: float
     gradient: float
     weights: int
     buffers: int
-    hardest: tuple[HardestSample, ...]
     error: str | None
 
     @property
     def is_finite(self) -> bool:
         """Whether nothing is wrong with the step."""
-        numbers = torch.tensor([self.loss, self.gradient], dtype=torch.float64)
         broken = self.error is not None or self.weights or self.buffers
-        return not broken and bool(numbers.isfinite().all())
+        return not broken and math.isfinite(self.loss) and math.isfinite(self.gradient)
 
     def __str__(self) -> str:
         numbers = f"loss {self.loss:.4g}, largest gradient {self.gradient:.3g}"
         counts = f"not finite: {self.weights} weights, {self.buffers} buffers"
-        return "\n".join([self.error or numbers, counts, *map(str, self.hardest)])
+        return f"{self.error or numbers}\n{counts}"
 
 
 def replay(path: str | Path) -> Replay:
-    """Compute the step again that a file holds, on the CPU; nothing in the file is executed.
+    """Compute the step in a file again, on the CPU; nothing in the file is executed.
 
     Args:
         path: the ``nonfinite-*.pt`` that a training left when its loss, gradients or weights were not
@@ -100,7 +62,7 @@ def replay(path: str | Path) -> Replay:
 
 
 def replay_state(state: dict[str, Any]) -> Replay:
-    """The same for what such a file holds."""
+    """The same for the content of such a file."""
     precision = make_trainer(
         precision=state["precision"], accelerator="cpu", logger=False, enable_checkpointing=False
     ).precision_plugin
@@ -108,7 +70,7 @@ def replay_state(state: dict[str, Any]) -> Replay:
     precision.convert_module(module)
     seed = derive_seed(module.hparams["seed"], state["global_step"], state["rank"])
     loss, error = torch.tensor(torch.nan), None
-    with torch.random.fork_rng(devices=[]), _watch(module) as watched:
+    with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         try:
             with precision.forward_context(), torch.set_grad_enabled(module.training):
@@ -124,81 +86,16 @@ def replay_state(state: dict[str, Any]) -> Replay:
         loss=loss.item(),
         gradient=largest_magnitude(gradients).item(),
         weights=_count_nonfinite(parameters.values()),
+        # As saved: the step itself changes them.
         buffers=_count_nonfinite(v for k, v in state["state_dict"].items() if k not in parameters),
-        hardest=tuple(look.hardest() for look in watched if look.features is not None),
         error=error,
     )
 
 
 def largest_magnitude(tensors: list[Tensor]) -> Tensor:
-    """NaN if an entry is; it does not overflow, as a sum of squares does."""
+    """The largest absolute value, or NaN; unlike a sum of squares it does not overflow."""
     return torch.nn.utils.get_total_norm(tensors, norm_type=torch.inf)
-
-
-@dataclass
-class _Look:
-    """What goes through a pool: features in, vectors out, gradient back."""
-
-    name: str
-    pool: CovariancePool
-    features: Tensor | None = None
-    output: Tensor | None = None
-    gradient: Tensor | None = None
-
-    def see_features(self, module: Any, args: Any, features: Tensor) -> None:
-        self.features = features.detach()
-        if features.requires_grad:
-            features.register_hook(self.see_gradient)
-
-    def see_output(self, module: Any, args: Any, output: Tensor) -> None:
-        self.output = output.detach()
-
-    def see_gradient(self, gradient: Tensor) -> None:
-        self.gradient = gradient
-
-    def hardest(self) -> HardestSample:
-        assert self.features is not None
-        bad = next(
-            (
-                wrong
-                for seen in (self.features, self.output, self.gradient)
-                if seen is not None and (wrong := ~seen.isfinite().flatten(1).all(1)).any()
-            ),
-            torch.ones(len(self.features), dtype=torch.bool),
-        )
-        suspects = bad.nonzero().flatten()
-        nonfinite = (~self.features[suspects].isfinite()).flatten(1).sum(1)
-        if nonfinite.any():
-            sample = int(suspects[0])
-        else:
-            lam = covariance_eigenvalues(self.features[suspects])
-            sample = int(suspects[(lam[:, 0] / _smallest_kept(lam)).argmax()])
-        eps = torch.finfo(self.pool.compute_dtype).eps
-        alone = self.features[sample : sample + 1]
-        return HardestSample(
-            self.name,
-            sample,
-            int((~alone.isfinite()).sum()),
-            alone.numel(),
-            spectrum_statistics(alone, eps=eps),
-        )
 
 
 def _count_nonfinite(tensors: Iterable[Tensor]) -> int:
     return sum(int((~tensor.isfinite()).sum()) for tensor in tensors)
-
-
-def _smallest_kept(lam: Tensor) -> Tensor:
-    return torch.where(lam > 0, lam, torch.inf).amin(-1)
-
-
-@contextmanager
-def _watch(module: PooledTraining) -> Iterator[list[_Look]]:
-    looks = [_Look(name, pool) for name, pool in covariance_pools(module).items()]
-    handles = [look.pool.reduction.register_forward_hook(look.see_features) for look in looks]
-    handles += [look.pool.register_forward_hook(look.see_output) for look in looks]
-    try:
-        yield looks
-    finally:
-        for handle in handles:
-            handle.remove()

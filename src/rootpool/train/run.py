@@ -1,4 +1,4 @@
-"""From a configuration to a trained network: the one place where a Trainer is made."""
+"""A training from a configuration: its folder, its callbacks, its checkpoints."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .quiet import quiet_lightning
 from .settings import SettingsError, as_yaml, hybrid_schedule
 from .trainer import make_trainer
 
-__all__ = ["Run", "prepare"]
+__all__ = ["Run", "build", "prepare"]
 
 LAST = "last.ckpt"
 
@@ -64,6 +64,20 @@ class Run:
             )
 
 
+def build(settings: Namespace) -> tuple[PooledTraining, ImageData]:
+    """Network and data of the effective configuration, without a trainer and without a folder.
+
+    All random generators are seeded, so the network begins with the weights that its training begins with.
+    """
+    pl.seed_everything(settings.seed, workers=True, verbose=False)
+    data = ImageData(**settings.data.as_dict(), seed=settings.seed)
+    classes = list(data.splits.classes)
+    module = PooledTraining(
+        **settings.model.as_dict(), num_classes=len(classes), classes=classes, seed=settings.seed
+    )
+    return module, data
+
+
 def prepare(
     settings: Namespace,
     output: str | Path,
@@ -82,12 +96,7 @@ def prepare(
     """
     output = Path(output)
     _check_output(output, resume)
-    pl.seed_everything(settings.seed, workers=True, verbose=False)
-    data = ImageData(**settings.data.as_dict(), seed=settings.seed)
-    classes = list(data.splits.classes)
-    module = PooledTraining(
-        **settings.model.as_dict(), num_classes=len(classes), classes=classes, seed=settings.seed
-    )
+    module, data = build(settings)
     guard = NonFiniteGuard(output)
     trainer = make_trainer(
         **settings.trainer.as_dict(),

@@ -1,8 +1,8 @@
 """What a training step sees is a function of (seed, epoch, batch): nothing is lost or repeated by a resume.
 
 Order and augmentation come from counters, not from the state of a generator. The number of workers and
-of processes therefore changes nothing but the speed, and a run that is killed and resumed sees the very
-samples that the uninterrupted run would have seen.
+of processes therefore changes only the speed, and a run that is killed and resumed sees the same samples
+as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class SeededDataset(Dataset[Any]):
     def __getitem__(self, key: tuple[int, int]) -> Any:
         epoch, index = key
         with torch.random.fork_rng(devices=[]):
-            # torch.manual_seed would note a traceback for each accelerator: 0.5 ms a sample.
+            # torch.manual_seed would note a traceback for each accelerator: 0.5 ms per sample.
             torch.default_generator.manual_seed(derive_seed(self.seed, epoch, index))
             return self.dataset[index]
 
@@ -111,7 +111,7 @@ class ShardedIndices(Sampler[int]):
 
 
 class ResumableLoader(DataLoader[tuple[Tensor, Tensor]]):
-    """A loader over `EpochBatches` that can be saved in the middle of an epoch and go on from there.
+    """A loader over `EpochBatches` that can be saved in the middle of an epoch and continue from there.
 
     Lightning calls ``state_dict`` and ``load_state_dict``; so can a plain loop.
     """

@@ -1,4 +1,4 @@
-"""What a run is made from: one parser for recipes, command line and studies.
+"""The effective configuration of a run: checked and completed, from recipes, command line and studies.
 
 A configuration is a nested dictionary with the keys ``seed``, ``hybrid`` (a `HybridSchedule`),
 ``save_every``, ``spectrum_every``, ``model`` (arguments of `PooledTraining`), ``data`` (of `ImageData`) and
@@ -32,7 +32,7 @@ __all__ = [
     "resolve",
 ]
 
-# What `run.prepare` decides by itself: not for a configuration.
+# Decided by `run.prepare`, not by a configuration.
 _TRAINER_SKIP = {
     "barebones",
     "callbacks",
@@ -45,7 +45,7 @@ _TRAINER_SKIP = {
     "plugins",
     "use_distributed_sampler",
 }
-# Trainer takes objects here too, and jsonargparse would import what a text names as their class.
+# Trainer also takes objects here, and jsonargparse would import the class that a text names.
 _BY_NAME = {"accelerator": "auto", "profiler": None, "strategy": "auto"}
 
 
@@ -55,7 +55,7 @@ def parser() -> ArgumentParser:
     made = ArgumentParser(exit_on_error=False)
     made.add_argument("--seed", type=int, default=0)
     made.add_argument("--hybrid", type=HybridSchedule | None, default=None)
-    # Steps between two checkpoints within an epoch, and between two looks at the spectra; 0 for none.
+    # Steps between checkpoints within an epoch, and between records of the spectra; 0 for none.
     made.add_argument("--save_every", type=int, default=0)
     made.add_argument("--spectrum_every", type=int, default=0)
     made.add_class_arguments(PooledTraining, "model", skip={"num_classes", "classes", "seed"})

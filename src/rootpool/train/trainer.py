@@ -1,4 +1,4 @@
-"""Lightning's Trainer with what is the same for training, evaluation and replay."""
+"""The Trainer options that training, evaluation and replay share."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["make_trainer"]
 
 
 def make_trainer(**options: Any) -> pl.Trainer:
-    """A Trainer that leaves sampling to us and advertises nothing."""
+    """A Trainer that leaves sampling to our loaders and prints no advertisements."""
     with quiet_lightning():
         return pl.Trainer(
             **options,
-            use_distributed_sampler=False,  # ours neither pads nor depends on the number of processes
+            use_distributed_sampler=False,  # ours does not pad and does not depend on the number of processes
             enable_model_summary=False,
         )

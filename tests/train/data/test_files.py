@@ -42,9 +42,7 @@ def test_error_crosses_from_a_worker_with_its_type_and_path(tmp_path):
     loader = DataLoader(ImageFiles(samples, pixels), batch_size=1, num_workers=1)
     batches = iter(loader)
     next(batches)
-    message = (
-        r"1\.jpg \(the file is empty\); repair or remove it, or leave it out with on_bad_image"
-    )
+    message = r"1\.jpg \(the file is empty\); repair or remove it, or leave it out with --on-bad-im"
     with pytest.raises(BadImageError, match=message):
         next(batches)
     assert len(list(batches)) == 1

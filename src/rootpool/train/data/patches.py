@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 from torchvision.transforms import v2
@@ -9,12 +11,12 @@ from torchvision.transforms import v2
 from .photographs import PHOTOGRAPHS
 from .splits import ImageSplits, TensorImages, Transform
 
-__all__ = ["PHOTO_PATCHES", "photo_patches"]
+__all__ = ["EMBEDDED", "PHOTO_PATCHES", "photo_patches"]
 
 PHOTO_PATCHES = "photo-patches"
 
 BLOCK, PATCH, CROP = 64, 32, 28  # pixels
-TRAIN, VAL = 112, 100  # patches a photograph
+TRAIN, VAL = 112, 100  # patches per photograph
 # A patch whose grey values (0 to 255) deviate less is sky, margin or lens cap: what normalisation
 # would blow up is rounding.
 FLAT = 1.0
@@ -26,7 +28,7 @@ def photo_patches(seed: int = 0) -> ImageSplits:
 
     Each photograph is cut into blocks of 64 pixels, a third of which, chosen at random, is for
     validation. Patches of 32 pixels lie within one block each, so that no pixel is in both splits:
-    112 a photograph for training and 100 for validation, 2016 and 1800 in all. Each has mean 0 and
+    112 per photograph for training and 100 for validation, 2016 and 1800 in all. Each has mean 0 and
     variance 1. Training sees a random crop of 28 pixels, flipped half of the time, validation the
     centre. See :data:`PHOTOGRAPHS` for authors and licences.
 
@@ -46,7 +48,6 @@ def photo_patches(seed: int = 0) -> ImageSplits:
         val=_images(val, v2.CenterCrop(CROP)),
         classes=tuple(photo.name for photo in PHOTOGRAPHS),
         name=PHOTO_PATCHES,
-        channels=1,
     )
 
 
@@ -106,3 +107,7 @@ def standardise(patches: Tensor) -> Tensor:
     patches = patches.float()
     deviation, mean = torch.std_mean(patches, (-2, -1), correction=0, keepdim=True)
     return (patches - mean) / deviation
+
+
+# Data sets that need no folder, by the name that stands in its place.
+EMBEDDED: dict[str, Callable[[], ImageSplits]] = {PHOTO_PATCHES: photo_patches}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
@@ -41,8 +40,6 @@ def read_folders(train: Path, val: Path) -> Listing:
             f"only in {train.name}: {_some(sorted(set(classes) - set(others)))}; "
             f"only in {val.name}: {_some(sorted(set(others) - set(classes)))}"
         )
-    for folder in (train, val):
-        _refuse_circles(folder, classes)
     indices = {name: index for index, name in enumerate(classes)}
     return Listing(
         train=make_dataset(str(train), indices, EXTENSIONS),
@@ -57,19 +54,6 @@ def _class_folders(folder: Path) -> list[str]:
     if not names:
         raise FileNotFoundError(f"{folder} has no class folders; expected {folder}/<class>/<image>")
     return names
-
-
-def _refuse_circles(folder: Path, classes: Sequence[str]) -> None:
-    """Raise for links by which a class reaches one folder twice: two of them can make 2^40 paths."""
-    for name in classes:
-        seen: set[tuple[int, int]] = set()
-        for here, _, _ in os.walk(folder / name, followlinks=True):
-            state = os.stat(here)
-            if (state.st_dev, state.st_ino) in seen:
-                raise ValueError(
-                    f"links lead to {here} a second time; remove those of them in {name}"
-                )
-            seen.add((state.st_dev, state.st_ino))
 
 
 def _some(names: Sequence[str]) -> str:

@@ -55,11 +55,9 @@ class ImageSplits:
         val: what the error is measured on.
         classes: the name of every label, in order.
         name: what the data set is called.
-        channels: channels of its images.
     """
 
     train: LabelledImages
     val: LabelledImages
     classes: tuple[str, ...]
     name: str
-    channels: int

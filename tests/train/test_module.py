@@ -1,0 +1,63 @@
+"""The training module: learning rates, records of epochs, and what is built from settings."""
+
+import pytest
+import torch
+
+from rootpool.recipes import SettingsError, merge
+from rootpool.train import build, resolve
+from rootpool.train.module import PooledTraining
+from small_runs import CONFIG, final, run
+
+ONE_EPOCH = merge(CONFIG, {"hybrid": None, "spectrum_every": 0, "trainer": {"max_epochs": 1}})
+
+
+@pytest.mark.parametrize(("given", "expected"), [(None, 0.1), (0.0, 0.0), (0.02, 0.02)])
+def test_the_backbone_has_its_own_learning_rate(given, expected):
+    module = PooledTraining(lr=0.1, backbone_lr=given, num_classes=3)
+    groups = module.configure_optimizers()["optimizer"].param_groups
+    rates = {group["name"]: group["lr"] for group in groups}
+    assert rates == {"backbone": expected, "classifier": 0.1}
+
+
+def test_build_gives_the_network_that_a_training_begins_with():
+    module, data = build(resolve(ONE_EPOCH))
+    again, _ = build(resolve(ONE_EPOCH))
+    assert module.hparams["num_classes"] == len(data.splits.classes)
+    for name, value in module.state_dict().items():
+        assert torch.equal(value, again.state_dict()[name])
+
+
+def test_the_precision_of_the_pooling():
+    module = PooledTraining(num_classes=3, compute_dtype="float32")
+    assert module.model.pool.compute_dtype == torch.float32
+
+
+def test_an_unknown_transform_is_named():
+    with pytest.raises(
+        SettingsError, match=r"unknown data\.transform 'imagent'; did you mean imag"
+    ):
+        build(resolve({"data": {"transform": "imagent"}}))
+
+
+@pytest.mark.slow
+def test_the_learning_rate_in_the_history_is_that_of_the_epoch(tmp_path):
+    config = merge(ONE_EPOCH, {"model": {"lr": 0.08, "milestones": [1, 2]}})
+    run(tmp_path, config=merge(config, {"trainer": {"max_epochs": 3}}))
+    rates = [record["lr"] for record in final(tmp_path)["history"]]
+    assert rates == pytest.approx([0.08, 0.008, 0.0008])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("trainer", "validated"),
+    [
+        ({"limit_val_batches": 0, "max_epochs": 1}, [False]),
+        ({"check_val_every_n_epoch": 2, "max_epochs": 3}, [False, True, False]),
+        ({"max_steps": 3}, [False]),
+    ],
+)
+def test_an_epoch_without_validation_has_no_validation_error(trainer, validated, tmp_path):
+    run(tmp_path, config=merge(ONE_EPOCH, {"trainer": trainer}))
+    history = final(tmp_path)["history"]
+    assert [("val_error" in record) for record in history] == validated
+    assert all("train_loss" in record for record in history)
