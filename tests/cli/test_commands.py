@@ -154,9 +154,9 @@ def test_a_file_that_is_no_checkpoint(tmp_path, capsys):
     assert "is not a checkpoint of rootpool train" in capsys.readouterr().err
 
 
-def test_patches_are_no_pictures(trained, capsys):
+def test_a_network_of_embedded_data_takes_no_image_files(trained, capsys):
     assert run("predict", trained / "last.ckpt", "cat.jpg") == 1
-    assert "not pictures" in capsys.readouterr().err
+    assert "not on image files" in capsys.readouterr().err
 
 
 def test_recipes_are_listed_by_words(capsys):
