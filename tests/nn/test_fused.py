@@ -1,11 +1,14 @@
 """The fused root of covariances: edge cases, precision, threads, transformations."""
 
+import threading
+
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import matrices
 from matrices import relative_error
-from rootpool.linalg import from_triangle, to_triangle
+from rootpool.linalg import from_triangle, skip_checks, to_triangle
 from rootpool.nn import (
     METHODS,
     Exact,
@@ -14,8 +17,10 @@ from rootpool.nn import (
     SVDTopN,
     covariance,
     covariance_pool,
+    fused,
 )
 from rootpool.nn.triangle import FULL_UP_TO, GATHER_UP_TO, pack_product, unpack_times
+from tolerances import assert_same_to_rounding
 
 ROOTS = [name for name, method in METHODS.items() if issubclass(method, SpectralRoot)]
 
@@ -325,3 +330,75 @@ def test_differences_beyond_the_range_are_an_error():
     ):
         covariance_pool(X, compute_dtype=torch.float32)
     assert covariance_pool(X).isfinite().all()
+
+
+# ------------------------------------------------------------------------------------- accelerators
+
+
+WAITS = ("aten::_local_scalar_dense", "aten::equal", "aten::nonzero", "aten::is_nonzero")
+
+
+class Observer(TorchDispatchMode):
+    """Which threads work, and how many operators would make the host wait for an accelerator."""
+
+    def __init__(self):
+        super().__init__()
+        self.waits = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.waits += function.name().split(".")[0] in WAITS
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.fixture
+def accelerator(monkeypatch):
+    """Tensors that count as being on another device."""
+    monkeypatch.setattr(fused, "_on_cpu", lambda tensor: False)
+    threads = []
+    for name in ("_decompose", "_feature_gradient"):
+        whole = getattr(fused, name)
+
+        def spy(*args, whole=whole):
+            threads.append(threading.current_thread())
+            return whole(*args)
+
+        monkeypatch.setattr(fused, name, spy)
+    return threads
+
+
+def test_an_accelerator_is_used_from_the_calling_thread(accelerator):
+    """Another thread has another current stream."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        X = matrices.random(64, 24, 9).requires_grad_()
+        with torch.no_grad():
+            covariance_pool(X)
+        covariance_pool(X).sum().backward()
+    finally:
+        torch.set_num_threads(before)
+    assert accelerator == [threading.current_thread()] * 3  # autograd uses the caller's, too
+
+
+@pytest.mark.parametrize("name", ROOTS)
+def test_a_training_step_can_do_without_waiting_for_values(accelerator, name):
+    X = matrices.random(2, 5, 9).requires_grad_()
+
+    def step():
+        with Observer() as observer:
+            covariance_pool(X, name).sum().backward()
+        return observer.waits
+
+    assert step() > 0
+    with skip_checks():
+        assert step() == 0
+
+
+def test_the_path_of_accelerators_gives_the_same(accelerator, monkeypatch):
+    X = torch.cat([edge_case("ordinary", 9), edge_case("ordinary", 9) * 1e200])
+    Q, g = covariance_pool(X), gradient(X)
+    monkeypatch.undo()
+    assert_same_to_rounding(Q[:3], covariance_pool(X)[:3])
+    assert_same_to_rounding(Q[3:], covariance_pool(X)[3:])
+    assert_same_to_rounding(g, gradient(X), condition=1e3)
+

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from rootpool.linalg.checks import check_range, is_plain
+from rootpool.linalg.checks import check_range
 
 __all__ = ["Covariance", "check_covariance", "covariance", "flatten_positions"]
 
@@ -14,12 +14,11 @@ ADVICE = "divide the features by a constant, or compute in float64"
 
 def check_covariance(P: Tensor, features: Tensor) -> None:
     """Raise if a function of covariances has overflowed although the features are finite."""
-    if is_plain(P):
-        check_range(P, "the covariance", features, item="features", advice=ADVICE)
+    check_range(P, "the covariance", features, item="features", advice=ADVICE)
 
 
 def flatten_positions(features: Tensor, caller: str) -> Tensor:
-    """``(B, C, H, W)`` or ``(B, C, N)`` to ``(B, C, N)``; raise for anything else and for N = 0."""
+    """Flatten ``(B, C, H, W)`` or ``(B, C, N)`` to ``(B, C, N)``; raise for anything else and for N = 0."""
     if features.dim() not in (3, 4):
         raise ValueError(
             f"{caller} expects features (B, C, H, W) or (B, C, N), got {tuple(features.shape)}"
@@ -41,8 +40,8 @@ def covariance(features: Tensor) -> Tensor:
         features: ``(B, C, H, W)`` or ``(B, C, N)``.
 
     Returns:
-        ``(B, C, C)``, in the dtype of the features. Squares of features beyond its range are an error;
-        those below vanish.
+        ``(B, C, C)``, in the dtype of the features. Squares of features that exceed its range are an
+        error; those below it become zero.
 
     >>> import torch
     >>> covariance(torch.tensor([[[1.0, 3.0], [2.0, 2.0]]]))
@@ -51,8 +50,8 @@ def covariance(features: Tensor) -> Tensor:
     """
     X = flatten_positions(features, "covariance")
     with torch.autocast(X.device.type, enabled=False):  # in half precision it is not semi-definite
-        # From the first position on: a constant map is exactly zero. The covariance does not depend on
-        # that shift, so that it needs no derivative.
+        # Relative to the first position, so that a constant map is exactly zero. The covariance does not
+        # depend on that shift, which therefore needs no derivative.
         shifted = X - X[..., :1].detach()
         centred = shifted - shifted.mean(-1, keepdim=True)
         P = centred @ centred.mT / X.shape[-1]

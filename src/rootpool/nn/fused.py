@@ -26,7 +26,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rootpool.linalg.checks import first_index, is_plain
+from rootpool.linalg.checks import checks_enabled, first_index, is_plain
 from rootpool.linalg.decompose import eigh_forward, roundoff
 from rootpool.linalg.parallel import run_pieces
 from rootpool.linalg.vectorize import triangle_size
@@ -89,8 +89,8 @@ def _decompose(X: Tensor, dtype: torch.dtype, floor: float) -> tuple[Tensor, Ten
 def _normalise(Y: Tensor) -> Tensor | float:
     """Divide maps by powers of four near their largest entry, in place; return their roots, ``(b, 1)``.
 
-    Squares of features neither overflow nor vanish then. Maps far from either are left alone, whatever
-    the others are: a map does not depend on its company.
+    Squares of features then neither overflow nor vanish. Maps that are far from either are left alone,
+    whatever the others are: a map does not depend on the rest of the batch.
     """
     if Y.numel() == 0:
         return 1.0
@@ -99,8 +99,8 @@ def _normalise(Y: Tensor) -> Tensor | float:
     largest = int(math.log2(torch.finfo(Y.dtype).max)) - 4
     exponent = torch.frexp(size).exponent.clamp(-largest, largest).unsqueeze(-1)
     extreme = exponent.abs() >= largest / 5
-    if Y.device.type == "cpu":
-        if not math.isfinite(float(size.amax())):
+    if _on_cpu(Y):  # elsewhere a look at values would make the host wait
+        if checks_enabled() and not math.isfinite(float(size.amax())):
             raise ValueError(
                 f"covariance_pool: differences of features are beyond the range of {Y.dtype}; "
                 "divide the features by a constant, or use compute_dtype=torch.float64"
@@ -147,13 +147,17 @@ def _feature_gradient(method: SpectralRoot, g: Tensor, W: Tensor, K: Tensor, s: 
 # Whole batches
 
 
-def _run(work: Callable[[slice], None], B: int, d: int, N: int, device: torch.device) -> None:
-    """Call ``work`` on pieces of the batch: in worker threads on CPUs, else on all of it, here."""
-    with torch.autocast(device.type, enabled=False):
-        if device.type == "cpu":
-            run_pieces(work, _cuts(B, d, N))
+def _on_cpu(tensor: Tensor) -> bool:
+    return tensor.device.type == "cpu"
+
+
+def _run(work: Callable[[slice], None], X: Tensor, d: int, N: int) -> None:
+    """Call ``work`` on pieces of the batch of X: in worker threads on CPUs, else at once and here."""
+    with torch.autocast(X.device.type, enabled=False):
+        if _on_cpu(X):
+            run_pieces(work, _cuts(len(X), d, N))
         else:  # another thread would have another current stream
-            work(slice(0, B))
+            work(slice(0, len(X)))
 
 
 def _cuts(B: int, d: int, N: int) -> list[int]:
@@ -164,7 +168,7 @@ def _cuts(B: int, d: int, N: int) -> list[int]:
 
 
 def _check_finite(X: Tensor, first: int) -> None:
-    if not math.isfinite(X.sum().item()):  # one cheap pass; an overflow of the sum is looked into
+    if checks_enabled() and not math.isfinite(X.sum().item()):  # the sum may just have overflowed
         bad = ~X.isfinite().flatten(1).all(1)
         if bad.any():
             raise ValueError(
@@ -197,7 +201,7 @@ def _forward(
             for target, factor in zip((W, K, s), factors, strict=True):
                 target[piece] = factor
 
-    _run(work, X.shape[0], X.shape[1], X.shape[2], X.device)
+    _run(work, X, X.shape[1], X.shape[2])
     return out, W, K, s
 
 
@@ -209,7 +213,7 @@ def _backward(g: Tensor, W: Tensor, K: Tensor, s: Tensor, method: SpectralRoot) 
     def work(piece: slice) -> None:
         gradient[piece] = _feature_gradient(method, g[piece], W[piece], K[piece], s[piece])
 
-    _run(work, B, d, N, g.device)
+    _run(work, g, d, N)
     return gradient
 
 
