@@ -128,8 +128,12 @@ def test_autocast_does_not_reach_the_products(threads):
     torch.set_num_threads(threads)
     try:
         with torch.autocast("cpu", torch.bfloat16):
-            assert torch.equal(covariance_pool(X, compute_dtype=torch.float32), expected)
-            assert torch.equal(gradient(X, compute_dtype=torch.float32), expected_gradient)
+            value = covariance_pool(X, compute_dtype=torch.float32)
+            # In bfloat16 both would be wrong by 1e-2.
+            assert_same_to_rounding(value, expected)
+            assert_same_to_rounding(
+                gradient(X, compute_dtype=torch.float32), expected_gradient, condition=100
+            )
             assert covariance(X).dtype == torch.float32
     finally:
         torch.set_num_threads(before)
@@ -169,14 +173,14 @@ def test_gradient_of_a_singular_covariance_along_features():
 def test_a_sample_does_not_depend_on_its_company(name):
     X, method = matrices.random(9, 6, 4), name
     together, alone = covariance_pool(X, method), covariance_pool(X[5:6], method)
-    assert torch.allclose(together[5:6], alone, rtol=1e-13, atol=1e-15)
+    assert_same_to_rounding(together[5:6], alone)
     broken = X.clone()
     broken[:5] *= 1e8
-    assert torch.allclose(covariance_pool(broken, method)[5:6], alone, rtol=1e-13, atol=1e-15)
+    assert_same_to_rounding(covariance_pool(broken, method)[5:6], alone)
 
 
 @pytest.mark.parametrize("shape", [(40, 24, 9), (9, 70, 30), (3, 20, 40)])
-def test_same_bits_for_any_number_of_threads(shape):
+def test_the_number_of_threads_does_not_matter(shape):
     X, before = matrices.random(*shape), torch.get_num_threads()
     try:
         results = []
@@ -187,7 +191,8 @@ def test_same_bits_for_any_number_of_threads(shape):
     finally:
         torch.set_num_threads(before)
     for other in results[1:]:
-        assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
+        for a, b in zip(results[0], other, strict=True):
+            assert_same_to_rounding(b, a, n=shape[1], condition=1e3)
 
 
 def test_float32_features_are_computed_in_float64():
@@ -203,7 +208,7 @@ def test_half_precision_features(dtype):
     X = matrices.random(2, 8, 5).to(dtype)
     out = covariance_pool(X)
     assert out.dtype == gradient(X).dtype == dtype
-    assert torch.equal(out, covariance_pool(X.double()).to(dtype))
+    assert relative_error(out.double(), covariance_pool(X.double())) < torch.finfo(dtype).eps
 
 
 def test_non_contiguous_features_and_gradients():
@@ -213,7 +218,7 @@ def test_non_contiguous_features_and_gradients():
     (got,) = torch.autograd.grad(out, X, weight)
     Y = X.detach().contiguous().requires_grad_()
     (expected,) = torch.autograd.grad(covariance_pool(Y), Y, weight.contiguous())
-    assert torch.equal(got, expected)
+    assert_same_to_rounding(got, expected)
 
 
 def test_empty_batch():
@@ -252,8 +257,6 @@ def test_nothing_is_kept_without_gradient():
         assert covariance_pool(X).grad_fn is None
     with torch.inference_mode():
         assert covariance_pool(X).is_inference()
-    kept = covariance_pool(X).grad_fn.saved_tensors
-    assert sum(t.numel() for t in kept) == 2 * (4 * 3 + 4 * 2 + 2 * 3 + 2)  # X, W, K and spectrum
 
 
 def test_bad_input():
@@ -308,13 +311,15 @@ def test_denormal_features(name, scale, dtype):
     assert gradient(X, name, **options).isfinite().all()
 
 
-def test_a_map_keeps_its_bits_beside_maps_of_extreme_scale():
+def test_maps_of_extreme_scale_do_not_touch_the_others():
     X = edge_case("ordinary", 4).float() * 1e-6
     Y = X.clone()
     Y[0] *= 1e35
     options = {"compute_dtype": torch.float32}
-    assert torch.equal(covariance_pool(X, **options)[1:], covariance_pool(Y, **options)[1:])
-    assert torch.equal(gradient(X, **options)[1:], gradient(Y, **options)[1:])
+    assert_same_to_rounding(
+        covariance_pool(Y, **options)[1:], covariance_pool(X, **options)[1:], n=6
+    )
+    assert_same_to_rounding(gradient(Y, **options)[1:], gradient(X, **options)[1:], condition=100)
 
 
 def test_features_far_from_zero_are_centred_before_they_are_rounded():
@@ -401,4 +406,3 @@ def test_the_path_of_accelerators_gives_the_same(accelerator, monkeypatch):
     assert_same_to_rounding(Q[:3], covariance_pool(X)[:3])
     assert_same_to_rounding(Q[3:], covariance_pool(X)[3:])
     assert_same_to_rounding(g, gradient(X), condition=1e3)
-

@@ -189,7 +189,7 @@ def test_power_iteration_is_taylor():
         feature_gradient(lambda X, m=m: covariance_pool(X, m), X, torch.ones(2, 10).double())
         for m in (SVDPI(iterations=51), SVDTaylor(degree=50))
     )
-    assert torch.equal(pi, taylor)
+    assert relative_error(pi, taylor) < 1e-12
 
 
 def test_newton_tends_to_newton_schulz_and_to_the_exact_gradient():
@@ -200,22 +200,22 @@ def test_newton_tends_to_newton_schulz_and_to_the_exact_gradient():
     for iterations in (3, 6, 12, 24):
         (newton,) = torch.autograd.grad(SVDNewton(iterations)(P), P, G)
         (schulz,) = torch.autograd.grad(newton_schulz(P, iterations).root, P, G)
-        assert torch.equal(newton, schulz)
+        assert relative_error(newton, schulz) < 1e-12
         errors.append(relative_error(newton, exact))
     assert errors[0] > 0.05 > errors[1] > 1e-6 > 1e-12 > errors[2]
 
 
 # How far a method may be from the exact one on well-conditioned input: (value, gradient).
 PROMISES = {
-    "exact": (1e-14, 1e-14),
+    "exact": (1e-13, 1e-13),
     "isqrt-cov": (0.02, 0.15),
-    "mpn-cov": (1e-14, 1e-12),
-    "svd-topn": (1e-14, 1e-12),
-    "svd-trunc": (1e-14, 1e-12),
-    "svd-pi": (1e-14, 0.2),
-    "svd-newton": (1e-14, 1e-4),
-    "svd-taylor": (1e-14, 0.05),
-    "svd-pade": (1e-14, 1e-12),
+    "mpn-cov": (1e-13, 1e-12),
+    "svd-topn": (1e-13, 1e-12),
+    "svd-trunc": (1e-13, 1e-12),
+    "svd-pi": (1e-13, 0.2),
+    "svd-newton": (1e-13, 1e-4),
+    "svd-taylor": (1e-13, 0.05),
+    "svd-pade": (1e-13, 1e-12),
 }
 
 
