@@ -51,7 +51,7 @@ def check_wheel(path: Path, version: str) -> list[str]:
     notes = ("METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE")
     problems = compare("wheel", set(names(path)), ours | {f"{info}/{note}" for note in notes})
     problems += [
-        f"{name} is no {', '.join(KINDS)}" for name in ours if Path(name).suffix not in KINDS
+        f"{name} is not one of {', '.join(KINDS)}" for name in ours if Path(name).suffix not in KINDS
     ]
     needs = [str(r) for r in metadata.requires_dist or [] if not r.marker]
     facts = {

@@ -1,0 +1,66 @@
+"""A pooling method as CONTRIBUTING adds it: one registered class, and everything knows it."""
+
+import runpy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+import torch
+from torch import Tensor
+
+from rootpool.linalg import sqrtm
+from rootpool.nn import METHODS, CovariancePool, Method, register
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Shrinkage(Method):
+    """The root of a covariance that is shrunk towards a multiple of the identity."""
+
+    name: ClassVar[str] = "shrinkage"
+    source: ClassVar[str] = "ours"
+    use: ClassVar[str] = "with many channels and few positions"
+
+    share: float = 0.1
+
+    def __call__(self, P: Tensor) -> Tensor:
+        variance = P.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None]
+        identity = torch.eye(P.shape[-1], dtype=P.dtype, device=P.device)
+        return sqrtm((1 - self.share) * P + self.share * variance * identity)
+
+
+@pytest.fixture(autouse=True)
+def registered():
+    register(Shrinkage)
+    yield
+    del METHODS["shrinkage"]
+
+
+def test_a_layer_pools_with_it():
+    features = torch.randn(2, 6, 4, dtype=torch.float64, requires_grad=True)
+    pool = CovariancePool(6, "shrinkage")
+    assert torch.autograd.gradcheck(pool, features)
+
+
+def test_there_are_recipes_of_it():
+    from rootpool.recipes import load_recipe, recipe_names
+
+    assert "patches-shrinkage-hybrid" in recipe_names()
+    assert load_recipe("patches-shrinkage").config["model"]["method"] == "shrinkage"
+
+
+def test_it_is_in_the_table_of_the_readme():
+    rows = runpy.run_path(str(ROOT / "scripts" / "readme_tables.py"))["methods"]()
+    assert "`Shrinkage(share=0.1)`" in rows
+    assert "with many channels and few positions" in rows
+
+
+def test_plots_draw_it():
+    pytest.importorskip("matplotlib")
+    from rootpool.report.plots import learning_curves
+
+    run = {"run": "a", "method": "shrinkage", "protocol": "standalone", "seed": 0}
+    curve = [run | {"epoch": epoch, "val_error": 50.0 - epoch} for epoch in range(3)]
+    assert learning_curves(curve).axes
