@@ -18,7 +18,7 @@ from pathlib import Path
 from packaging.metadata import Metadata
 
 ROOT = Path(__file__).parents[1]
-KINDS = {".css", ".py", ".typed", ".yaml"}  # of files in the wheel
+KINDS = {".css", ".html", ".py", ".typed", ".yaml"}  # of files in the wheel
 LARGEST = 1_000_000  # bytes; ours has some hundred thousand
 
 
@@ -51,7 +51,9 @@ def check_wheel(path: Path, version: str) -> list[str]:
     notes = ("METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE")
     problems = compare("wheel", set(names(path)), ours | {f"{info}/{note}" for note in notes})
     problems += [
-        f"{name} is not one of {', '.join(KINDS)}" for name in ours if Path(name).suffix not in KINDS
+        f"{name} is not one of {', '.join(KINDS)}"
+        for name in ours
+        if Path(name).suffix not in KINDS
     ]
     needs = [str(r) for r in metadata.requires_dist or [] if not r.marker]
     facts = {
