@@ -103,9 +103,7 @@ class Check:
     value_status: Callable[[Batch], Tensor] | None = None
     gradient_status: Callable[[Batch], Tensor] | None = None
     applies: Callable[[Batch], Tensor] | None = None  # to which items; None: to all
-    # What is the same for one thread and two, and for an item alone and in company: the "bits", or the
-    # numbers up to "rounding".
-    company: str = ""
+    company: bool = False  # whether to repeat it with two threads, and with an item alone
 
 
 def statuses(check: Check, batch: Batch) -> tuple[Tensor, Tensor]:

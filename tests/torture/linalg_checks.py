@@ -388,7 +388,6 @@ def power_check(
     degree: float,
     value: Callable,
     gradient: Callable,
-    company: str = "rounding",
 ) -> Check:
     return Check(
         call,
@@ -396,7 +395,7 @@ def power_check(
         gradient,
         functools.partial(power_status, degree=degree),
         functools.partial(power_status, degree=degree, derivative=True),
-        company=company,
+        company=True,
     )
 
 
@@ -409,7 +408,7 @@ def half(batch: MatrixBatch, A: Tensor) -> Outputs:
 
 
 MATRIX_CHECKS = {
-    "sqrtm": power_check(one(sqrtm), 0.5, sqrt_value, sqrt_gradient, "bits"),
+    "sqrtm": power_check(one(sqrtm), 0.5, sqrt_value, sqrt_gradient),
     "inv_sqrtm": power_check(one(inv_sqrtm), -0.5, inv_sqrt_value, inv_sqrt_gradient),
     "logm": Check(
         one(logm),
@@ -417,7 +416,7 @@ MATRIX_CHECKS = {
         log_gradient,
         definite,
         functools.partial(power_status, degree=-1e-9, derivative=True),
-        company="rounding",
+        company=True,
     ),
     "powm 1/3": power_check(one(powm, exponent=1 / 3), 1 / 3, third_value, third_gradient),
     "powm 2": power_check(one(powm, exponent=2), 2, square_value, square_gradient),
@@ -449,7 +448,7 @@ MATRIX_CHECKS = {
             eigh_value if rule == "pade" else None,
             eigh_gradient if rule in ("ordinary", "pade") else only_symmetry,
             gradient_status=tiny_gaps,
-            company="bits" if rule == "pade" else "",
+            company=rule == "pade",
         )
         for rule in RULES
     },
@@ -457,7 +456,7 @@ MATRIX_CHECKS = {
         lambda batch, A: tuple(svd(A)),
         svd_value,
         gradient_status=tiny_singular_values,
-        company="bits",
+        company=True,
     ),
     "svd full": Check(
         lambda batch, A: tuple(svd(A, "lorentzian", full_matrices=True)),

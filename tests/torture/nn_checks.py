@@ -332,7 +332,7 @@ def spectral(name: str, compute: torch.dtype) -> Check:
         gradients.get(name),
         functools.partial(ends_of_range, compute),
         applies=functools.partial(fits, compute),
-        company="bits" if name in ("exact", "svd-taylor") else "",
+        company=name in ("exact", "svd-taylor"),
     )
 
 
@@ -358,7 +358,7 @@ def through_covariance(name: str, compute: torch.dtype) -> Check:
         None if name == "gap" else status,
         None if name == "gap" else status,
         applies=functools.partial(fits, compute),
-        company="rounding" if name == "isqrt-cov" else "",
+        company=name == "isqrt-cov",
     )
 
 
@@ -434,6 +434,6 @@ FEATURE_CHECKS = {
         for power in (1.0, 0.5)
     },
     "svd of features": Check(
-        lambda batch, X: tuple(svd(X)), gradient_status=svd_status, company="bits"
+        lambda batch, X: tuple(svd(X)), gradient_status=svd_status, company=True
     ),
 }
