@@ -45,6 +45,7 @@ def coloured(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_training_leaves_checkpoints_records_and_its_configuration(trained):
     found = {path.name for path in trained.iterdir()}
     assert {"last.ckpt", "best.ckpt", "history.csv", "config.yaml"} <= found
@@ -52,6 +53,7 @@ def test_training_leaves_checkpoints_records_and_its_configuration(trained):
     assert len((trained / "history.csv").read_text().splitlines()) == 2
 
 
+@pytest.mark.slow
 def test_a_folder_with_a_run_is_not_overwritten(trained, capsys):
     before = (trained / "last.ckpt").read_bytes()
     assert run("train", "--recipe=patches-exact", f"--output={trained}", *FAST) == 1
@@ -59,6 +61,7 @@ def test_a_folder_with_a_run_is_not_overwritten(trained, capsys):
     assert (trained / "last.ckpt").read_bytes() == before
 
 
+@pytest.mark.slow
 def test_resuming_a_finished_run_changes_nothing(trained):
     def weights():
         return torch.load(trained / "last.ckpt", weights_only=True)["state_dict"]
@@ -70,6 +73,7 @@ def test_resuming_a_finished_run_changes_nothing(trained):
     assert all(torch.equal(value, before[key]) for key, value in weights().items())
 
 
+@pytest.mark.slow
 def test_evaluation_uses_the_method_of_the_moment_and_counts_all(trained, capsys):
     from rootpool.train.evaluation import evaluate, load_run
 
@@ -84,6 +88,7 @@ def test_evaluation_uses_the_method_of_the_moment_and_counts_all(trained, capsys
     ] == pytest.approx(logged)
 
 
+@pytest.mark.slow
 def test_prediction_names_five_classes_or_all_there_are(coloured, capsys):
     image = coloured / "data" / "val" / "green" / "0.jpg"
     assert run("predict", coloured / "run" / "last.ckpt", image) == 0
@@ -95,6 +100,7 @@ def test_prediction_names_five_classes_or_all_there_are(coloured, capsys):
     assert shares == sorted(shares, reverse=True)
 
 
+@pytest.mark.slow
 def test_fine_tuning_from_a_run_of_ours_starts_a_new_last_layer(coloured, tmp_path):
     data = make_image_tree(tmp_path / "data", classes=2)
     code = run(
@@ -136,6 +142,7 @@ def test_mistakes_are_explained(arguments, message, capsys):
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_other_classes_is_refused(coloured, tmp_path, capsys):
     checkpoint = coloured / "run" / "last.ckpt"
     assert (
@@ -154,6 +161,7 @@ def test_a_file_that_is_no_checkpoint(tmp_path, capsys):
     assert "is not a checkpoint of rootpool train" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_network_of_embedded_data_takes_no_image_files(trained, capsys):
     assert run("predict", trained / "last.ckpt", "cat.jpg") == 1
     assert "not on image files" in capsys.readouterr().err
@@ -185,6 +193,7 @@ def test_help_fits_into_eighty_columns_and_has_examples(command, monkeypatch, ca
     assert max(map(len, out.splitlines())) <= 80
 
 
+@pytest.mark.slow
 def test_no_color_is_respected_by_tables_and_progress(coloured, monkeypatch, capsys):
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm-256color")
@@ -198,6 +207,7 @@ def test_no_color_is_respected_by_tables_and_progress(coloured, monkeypatch, cap
     assert not colour.search(out)
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_training_ends_with_130(tmp_path, monkeypatch, capsys):
     from rootpool.train import PooledTraining
 

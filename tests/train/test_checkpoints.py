@@ -96,6 +96,7 @@ def output(trained, tmp_path, monkeypatch):
     return folder / "run"
 
 
+@pytest.mark.slow
 def test_code_in_a_checkpoint_is_not_executed_by_any_command(output, tmp_path):
     marker = tmp_path / "executed"
     for name in ("last.ckpt", "best.ckpt"):
@@ -111,6 +112,7 @@ def test_code_in_a_checkpoint_is_not_executed_by_any_command(output, tmp_path):
     assert not marker.exists()
 
 
+@pytest.mark.slow
 def test_a_checkpoint_cannot_have_files_removed(output, tmp_path, capsys):
     """Lightning would remove the folder: it asks only that the path begins with its own."""
     precious = tmp_path / "precious"
@@ -130,6 +132,7 @@ def test_a_checkpoint_cannot_have_files_removed(output, tmp_path, capsys):
     assert "the checkpoint asks to remove" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [

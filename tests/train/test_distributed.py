@@ -8,6 +8,8 @@ import sys
 import pytest
 import torch
 
+pytestmark = pytest.mark.slow
+
 STEPS, BATCH = 4, 32
 COMMON = [
     "--recipe=patches-exact",

@@ -11,6 +11,8 @@ from rootpool.files import write_atomically
 from rootpool.heads.store import BlockStore
 from small_runs import assert_same_state, final, run
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def disk(tmp_path):

@@ -2,9 +2,12 @@
 
 import shutil
 
+import pytest
 import torch
 
 import kills
+
+pytestmark = pytest.mark.slow
 
 
 def test_killed_jobs_end_as_if_nothing_had_been(tmp_path):

@@ -11,6 +11,8 @@ from rootpool.recipes import merge
 from rootpool.train import NonFiniteError, replay
 from small_runs import CONFIG, final, run
 
+pytestmark = pytest.mark.slow
+
 SHORT = merge(CONFIG, {"hybrid": None, "spectrum_every": 0, "trainer": {"max_epochs": 2}})
 FIRST = "model.backbone.body.0.weight"
 

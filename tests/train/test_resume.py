@@ -8,6 +8,8 @@ from rootpool.train.run import prepare
 from rootpool.train.settings import resolve
 from small_runs import BATCHES, CONFIG, EPOCHS, assert_same_state, final, run
 
+pytestmark = pytest.mark.slow
+
 
 class StoppedError(Exception):
     pass
@@ -36,7 +38,7 @@ def uninterrupted(tmp_path_factory) -> dict:
     return final(folder)
 
 
-@pytest.mark.parametrize("step", [1, 5, 7, 10, 16])
+@pytest.mark.parametrize("step", [1, 7, 10])  # before a checkpoint, within an epoch, at its end
 def test_a_run_stopped_after_any_step_ends_the_same(step, tmp_path, uninterrupted):
     stopped_run(tmp_path, step)
     resumed = run(tmp_path, resume=True)
