@@ -1,4 +1,4 @@
-"""``rootpool doctor``: what a bug report needs to say. Needs torch alone."""
+"""``rootpool doctor``: the facts that a bug report needs, and a check of the numerics. Needs torch alone."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ import torch
 import rootpool
 from rootpool.analysis import machine
 
-from .selfcheck import Outcome, check_numerics
+from .selfcheck import Outcome, check_numerics, describe_bits
 
 __all__ = ["doctor"]
 
-EXTRAS = ("models", "train", "birds")  # those that add something to use, not to develop with
-VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
+EXTRAS = ("models", "train", "birds")  # those for users, not for developers
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
+# What makes a CPU compute as another one would.
+INSTRUCTIONS = ("ATEN_CPU_CAPABILITY", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS", "ONEDNN_MAX_CPU_ISA")
 # What torch says about its linear algebra, among much about its compiler.
 ALGEBRA = re.compile(
     r"Math Kernel Library Version \S+|LAPACK is \w+|\bMAGMA [\d.]+|\w*(?:BLAS|LAPACK)_INFO=\w+"
@@ -46,7 +48,7 @@ def doctor(*, as_json: bool = False) -> int:
 
 
 def environment() -> dict[str, Any]:
-    """What is installed here, and what it runs on."""
+    """Versions, settings and hardware; what is a property of the machine is told here, not judged."""
     here = machine()
     return {
         "rootpool": rootpool.__version__,
@@ -54,9 +56,11 @@ def environment() -> dict[str, Any]:
         "torch": here["torch"],
         "packages": packages(),
         "threads": f"{here['threads']} on {here['cores']} cores ({torch.get_num_interop_threads()} interop)",
-        "variables": {name: os.environ.get(name, "not set") for name in VARIABLES},
+        "variables": {name: os.environ.get(name, "not set") for name in THREADS}
+        | {name: os.environ[name] for name in INSTRUCTIONS if name in os.environ},
         "linear algebra": ALGEBRA.findall(torch.__config__.show()),
         "instructions": torch.backends.cpu.get_cpu_capability(),
+        "bits": [*describe_bits(), "(a property of this CPU and its BLAS, not a fault)"],
         "devices": [
             f"{device}: {machine(device)['device']}"
             + ("" if _has_float64(device) else " (no float64, so not checked below)")
@@ -66,7 +70,7 @@ def environment() -> dict[str, Any]:
 
 
 def devices() -> list[torch.device]:
-    """The CPU, and what torch can compute on besides."""
+    """The CPU, and every accelerator that torch can use."""
     kind = torch.accelerator.current_accelerator(check_available=True)
     count = torch.accelerator.device_count() if kind else 0
     return [torch.device("cpu"), *(torch.device(f"{kind}:{k}") for k in range(count))]
@@ -85,7 +89,7 @@ def packages() -> dict[str, str]:
     try:
         requirements = metadata.requires("rootpool") or []
     except metadata.PackageNotFoundError:
-        return {"rootpool": "runs from its source, without being installed"}
+        return {"rootpool": "runs from its source tree, not installed"}
     found: dict[str, str] = {}
     for extra in EXTRAS:
         ending = re.compile(rf"""([\w.-]+).*; extra == ['"]{extra}['"]""")
@@ -102,7 +106,7 @@ def _version(name: str, extra: str) -> str:
 
 
 def _describe(about: dict[str, Any]) -> list[str]:
-    """Names on the left, facts on the right, one a line, in 80 columns."""
+    """Names on the left, facts on the right, one per line, in 80 columns."""
     lines = []
     for name, value in about.items():
         if isinstance(value, dict):
