@@ -3,7 +3,7 @@
     python examples/birds.py CUB_200_2011 [epochs]
 
 The data are CUB-200-2011 as its authors lay it out, or any folder with train/ and test/. Needs
-pip install 'rootpool[birds]'. ``rootpool.heads.birds`` is the same with seeds, tables and tuning.
+pip install 'rootpool[birds]'. ``rootpool birds`` is the same with seeds and tables.
 """
 
 import sys
@@ -11,7 +11,7 @@ import sys
 import torch
 from torch import nn
 
-from rootpool.heads.cache import cache_features
+from rootpool.heads import cache_features
 from rootpool.models import Frozen, PooledClassifier, Stages
 from rootpool.models.efficientnet_lite import efficientnet_lite0, efficientnet_lite0_transform
 from rootpool.nn import AveragePool, BranchPool, CovariancePool, Length

@@ -30,19 +30,17 @@ from torchvision.transforms import v2
 from images import make_image_tree
 from rootpool.analysis.timing import machine
 from rootpool.files import write_atomically
-from rootpool.heads.cache import _Extraction, cache_features
-from rootpool.heads.head import Branch, Head, Schedule, train_head
-from rootpool.heads.store import BlockStore
+from rootpool.heads import Branch, Head, Schedule, cache_features, extract, train_head
 from rootpool.train.checkpoints import AtomicCheckpointIO
 from rootpool.train.module import PooledTraining
 from small_runs import assert_same_state, final, run
 
 # What can be aimed at, and the function that does it.
-ACTIVITIES: dict[str, tuple[type, str]] = {
+ACTIVITIES: dict[str, tuple[Any, str]] = {
     "writing a checkpoint": (AtomicCheckpointIO, "save_checkpoint"),
-    "computing features": (_Extraction, "into"),
+    "computing features": (extract.Extraction, "halves"),
     "a training step": (PooledTraining, "optimizer_step"),  # forward, backward and update
-    "vouching for features": (BlockStore, "finish"),
+    "writing features": (extract, "save_block"),
     "validation": (PooledTraining, "validation_step"),
 }
 BETWEEN = "something else"
@@ -87,7 +85,7 @@ def job(data: Path, folder: Path) -> None:
     files = sorted((data / "train").rglob("*.jpg"))
     transform = v2.Compose([v2.ToImage(), v2.ToDtype(torch.float32, scale=True)])
     cache = cache_features(
-        Network(), files, transform, folder / "cache", batch_size=1, progress=False
+        Network(), files, transform, folder / "cache", batch_size=1, block_size=16, progress=False
     )
     labels = torch.tensor([int(file.parent.name[-2:]) for file in files])
     head = Head((Branch("layer", reduction=4),), Schedule(epochs=2, batch_size=16))

@@ -47,16 +47,13 @@ def test_commands_are_understood(page):
     from rootpool.paper.entries import choose
     from rootpool.train.recipes import load_recipe
     from rootpool.train.settings import apply_overrides, resolve
-    from rootpool.train.studies import STUDIES
 
     parser = cli.build_parser()
     for block in blocks(page):
         for words in block.commands():
             arguments = parser.parse_args(words)
             recipe = getattr(arguments, "recipe", "mine.yaml")
-            if recipe in STUDIES:
-                STUDIES[recipe].options(arguments.overrides)
-            elif not recipe.endswith(".yaml"):
+            if not recipe.endswith(".yaml"):
                 resolve(apply_overrides(load_recipe(recipe).config, arguments.overrides))
             choose(getattr(arguments, "entries", []))
 

@@ -26,8 +26,6 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-import rootpool
-
 from .files import write_atomically
 
 __all__ = ["Event", "Job", "Report", "result_file", "run_jobs", "stable_key", "versions"]
@@ -89,7 +87,7 @@ def _plain(value: Any) -> Any:
 
 def versions() -> dict[str, str]:
     """The versions that numbers depend on, to be part of a key."""
-    return {"rootpool": rootpool.__version__, "torch": version("torch")}
+    return {package: version(package) for package in ("rootpool", "torch")}
 
 
 def result_file(folder: Path, key: str, job: Job) -> Path:

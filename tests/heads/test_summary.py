@@ -2,14 +2,15 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from rootpool.heads.head import Branch, Head
 from rootpool.heads.study import HeadResult
 from rootpool.heads.summary import (
     Confusion,
     confusions,
-    correct,
+    for_terminal,
     records,
+    results_table,
     summary,
-    terminal_table,
 )
 
 LABELS = np.array([0, 1, 2, 2])
@@ -40,7 +41,6 @@ def test_records():
         "loss": 0.5,
         "seconds": 10.0,
     }
-    assert correct(RESULTS, "root").tolist() == [[True, True, True, False], [True] * 4]
 
 
 def test_summary_compares_with_the_first_head():
@@ -61,13 +61,21 @@ def test_summary_of_a_study_that_is_going_on():
     assert summary([]) == []
 
 
-def test_terminal_table():
-    console = Console(width=120)
+def test_one_table_for_pages_and_terminals():
+    heads = {
+        "average": Head((Branch("late", "gap"),)),
+        "root": Head((Branch("late", "exact", 96),)),
+    }
+    table = results_table(heads, RESULTS, "birds")
+    console = Console(width=160)
     with console.capture() as capture:
-        console.print(terminal_table("birds", RESULTS))
-    text = capture.get()
+        console.print(for_terminal(table))
+    text = capture.get().replace("\N{NO-BREAK SPACE}", " ")
+    assert "birds" in text
     assert "37.50 ± 17.68" in text
     assert "+50.00 ± " in text
+    assert "late, 1x1 to 96, exact, length 4" in text
+    assert results_table(heads, []).rows == []
 
 
 def test_confusions_are_means_over_seeds():

@@ -5,10 +5,11 @@ import os
 import subprocess
 
 import lightning.pytorch as pl
+import numpy as np
 import pytest
 
 from rootpool.files import write_atomically
-from rootpool.heads.store import BlockStore
+from rootpool.heads.cache import save_block
 from small_runs import assert_same_state, final, run
 
 pytestmark = pytest.mark.slow
@@ -71,15 +72,8 @@ def test_any_file_is_named_with_the_space(disk):
     assert path.read_text() == "[]"
 
 
-def test_a_cache_takes_its_space_at_once_or_not_at_all(disk):
-    """Memory maps that find no space later end the process by a signal."""
-    with pytest.raises(OSError, match=r"of 4.2 MB free, 6.0 MB needed\).*late.npy"):
-        BlockStore.open(disk / "cache", {}, lambda: {"early": [4, 100], "late": [30, 100_000]})
+def test_cached_features_name_their_file_and_the_space(disk):
+    block = np.zeros((30, 100_000), np.float16)  # 6 MB
+    with pytest.raises(OSError, match=r"No space left on device \(.* of 4.2 MB free\).*late.0.npy"):
+        save_block(disk / "late.0.npy", block)
     assert not list(disk.iterdir())
-    store = BlockStore.open(disk / "cache", {}, lambda: {"late": [10, 100_000]})
-    assert (disk / "cache" / "late.npy").stat().st_blocks * 512 >= 2_000_000
-    fill(disk, leave=0)
-    store.arrays["late"][:] = 1
-    with pytest.raises(OSError, match=r"No space left .*0.0 of 4.2 MB free\).*blocks.jsonl"):
-        store.finish(slice(0, 10))
-    assert store.missing(10) == [slice(0, 10)]

@@ -184,6 +184,34 @@ def _report(arguments: Arguments) -> int:
     return report(arguments.runs, arguments.output, arguments.title)
 
 
+def _birds_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add(
+        "--data",
+        required=True,
+        metavar="FOLDER",
+        help="CUB-200-2011 as its authors lay it out, or a folder with train/ and test/",
+    )
+    add("--output", default="runs/birds", metavar="FOLDER", help="default: %(default)s")
+    add("--methods", action="store_true", help="compare all methods too, which takes longer")
+    add("--seeds", type=int, default=5, metavar="N", help="of every head (default: %(default)s)")
+    add("--workers", type=int, metavar="N", help="heads at a time (default: one per core)")
+    add("--markdown", metavar="FILE", help="of the Markdown report (default: in the output)")
+
+
+def _birds(arguments: Arguments) -> int:
+    from .birds import birds
+
+    return birds(
+        arguments.data,
+        arguments.output,
+        methods=arguments.methods,
+        seeds=arguments.seeds,
+        workers=arguments.workers,
+        markdown=arguments.markdown,
+    )
+
+
 def _doctor_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
 
@@ -230,6 +258,13 @@ COMMANDS = {
         _train_arguments,
         _train,
         "; continue from the last checkpoint with --resume",
+    ),
+    "birds": Command(
+        "compare heads on frozen features of birds (a quarter of an hour)",
+        "rootpool birds --data CUB_200_2011\nrootpool birds --data CUB_200_2011 --methods",
+        _birds_arguments,
+        _birds,
+        AGAIN,
     ),
     "evaluate": Command(
         "measure the errors of a trained network, on its own data or on yours",

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = ["evaluate", "predict", "train"]
 
-STUDY = "birds-cpu"
+# Names that were recipes once, and what does the same now.
+REPLACED = {"birds-cpu": "rootpool birds --data PATH"}
 
 
 def train(
@@ -29,9 +30,8 @@ def train(
     show: bool = False,
 ) -> int:
     """Train by a recipe; the result and its configuration are in the output folder."""
-    if recipe == STUDY:
-        refused = {"--weights": weights, "--on-bad-image": on_bad_image}
-        return _study(recipe, data, output, overrides, show, refused)
+    if recipe in REPLACED:
+        raise SettingsError(f"{recipe} is now a command of its own: {REPLACED[recipe]}")
     loaded = load_recipe(recipe)
     flags = {"data": {"root": data, "on_bad_image": on_bad_image}, "model": {"weights": weights}}
     given = {
@@ -56,34 +56,6 @@ def train(
     run.fit(resume_from=checkpoint)
     if run.trainer.is_global_zero:
         _report(run)
-    return 0
-
-
-def _study(
-    name: str,
-    data: str | None,
-    output: str | None,
-    overrides: Sequence[str],
-    show: bool,
-    refused: Mapping[str, str | None],
-) -> int:
-    import yaml
-
-    from rootpool.train.studies import STUDIES
-
-    study = STUDIES[name]
-    options = study.options(overrides)
-    if show:
-        print(yaml.safe_dump(options), end="")
-        return 0
-    for option, value in refused.items():
-        if value is not None:
-            raise SettingsError(f"recipe {name} has no use for {option}")
-    if data is None or not os.path.exists(data):
-        got = "" if data is None else f"; {data} does not exist"
-        raise SettingsError(f"recipe {name} needs --data ({study.data}){got}")
-    page = study.run(data, Path(output or Path("runs") / name), **options)
-    print(f"{page} is the report; everything else is beside it")
     return 0
 
 

@@ -1,7 +1,7 @@
 """Birds on a laptop: heads on the features of a frozen EfficientNet-Lite0.
 
-Settings were chosen on a held-out fifth of the training images (``measure_on="held-out"``); the test
-images are for the tables alone.
+The settings were chosen on a held-out fifth of the training images (``measure_on="held-out"``); the test
+images were used for the tables only.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
-from rich.console import Console
-from rich.live import Live
 from torchvision.transforms import v2
 
 from rootpool.analysis.records import read_json, write_records
@@ -23,19 +21,20 @@ from rootpool.files import write_atomically
 from rootpool.models.efficientnet_lite import efficientnet_lite0, efficientnet_lite0_transform
 from rootpool.models.stages import Stages
 from rootpool.nn import method_names
+from rootpool.progress import Display
 from rootpool.train.data import ImageFiles, ImageSplits, LabelledImages, open_splits
 
-from .cache import Views, cache_features
+from .extract import Views, cache_features
 from .head import Branch, Head, Schedule
 from .study import Examples, HeadResult, hold_out, run_heads
-from .summary import records, terminal_table
+from .summary import for_terminal, records, results_table
 
 __all__ = ["MEASURE_ON", "TABLES", "BirdStudy", "backbone", "cached_splits", "run", "views"]
 
 # 112 x 14 x 14, 192 x 7 x 7, and the average of the last layer, 1280 x 1 x 1.
 MIDDLE, LATE, LAST = STAGES = ("blocks.4", "blocks.5", "global_pool.pool")
 IMAGE_SIZE = 224
-BATCH = 2  # images, of two views each: what is computed for more does not stay in the cache
+BATCH = 2  # images, of two views each: the features of more do not stay in the CPU's cache
 MEASURE_ON = ("test", "held-out")
 
 SHORT = Schedule(epochs=8)
@@ -48,7 +47,7 @@ def _head(*branches: Branch) -> Head:
 
 TABLES: dict[str, dict[str, Head]] = {
     "main": {
-        # The strong first-order head; it costs nothing, so it gets more epochs.
+        # The strong first-order head; it is cheap, so it gets more epochs.
         "average of the last layer": Head((Branch(LAST, "gap", power=0.5),), Schedule(epochs=12)),
         "average after a convolution": _head(Branch(LATE, "gap", 512, power=0.5)),
         "covariance": _head(replace(ROOT, method="covariance")),
@@ -80,14 +79,14 @@ def views(image_size: int = IMAGE_SIZE) -> Views:
 
 @dataclass(frozen=True)
 class BirdStudy:
-    """What came out of a run.
+    """The results of a run.
 
     Args:
-        heads: that were trained, by name.
-        results: one a head and seed.
+        heads: the heads that were trained, by name.
+        results: one per head and seed.
         classes: names of the species.
-        files: of the images that were measured on.
-        seconds: of each part on the clock, where it was done in one go from nothing.
+        files: the images that were measured on.
+        seconds: wall-clock time of each part that ran from start to end without a stop.
     """
 
     heads: Mapping[str, Head]
@@ -100,7 +99,7 @@ class BirdStudy:
 def cached_splits(
     data: str | os.PathLike[str], directory: str | os.PathLike[str], *, progress: bool = True
 ) -> tuple[Examples, Examples, ImageSplits]:
-    """Features and labels for training and test, and the files that they are of.
+    """Features and labels for training and test, and the images that they belong to.
 
     Args:
         data: the folder of a data set in any layout that :func:`rootpool.train.data.open_splits` knows.
@@ -143,7 +142,7 @@ def run(
     workers: int | None = None,
     progress: bool = True,
 ) -> BirdStudy:
-    """From images to a table of accuracies; what is finished is kept, and a second call goes on.
+    """From images to a table of accuracies. What is finished is kept: the same call again continues.
 
     Args:
         data: the folder of the data set: the official CUB-200-2011, or ``train`` and ``test`` folders.
@@ -151,15 +150,13 @@ def run(
         table: a name in ``TABLES``.
         seeds: how many.
         measure_on: ``"test"``, or ``"held-out"`` for a fifth of the training images, to choose settings.
-        workers: processes at a time; None for one a core.
-        progress: whether to show what is going on.
+        workers: processes at a time; None for one per core.
+        progress: whether to show progress.
     """
     if table not in TABLES:
         raise ValueError(f"table must be one of {', '.join(TABLES)}, got {table!r}")
     if measure_on not in MEASURE_ON:
         raise ValueError(f"measure_on must be {' or '.join(MEASURE_ON)}, got {measure_on!r}")
-    if seeds < 1:
-        raise ValueError(f"seeds must be at least 1, got {seeds}")
     folder, name = Path(output), f"{table}-{measure_on}"
     started, cold = time.perf_counter(), not (folder / "features").exists()
     train, test, splits = cached_splits(data, folder / "features", progress=progress)
@@ -168,16 +165,16 @@ def run(
         _note_seconds(folder, "features", started)
     if measure_on == "held-out":
         (train, test), files = hold_out(train), _paths(splits.train)
-    started, shares = time.perf_counter(), []
-    title = f"{table}: accuracy on {len(test.chosen)} {measure_on} images, per cent"
-    with Live(console=Console(quiet=not progress), refresh_per_second=2) as live:
+    heads, started, shares = TABLES[table], time.perf_counter(), []
+    caption = f"{table}: accuracy on {len(test.chosen)} {measure_on} images"
+    with Display("training heads", total=1, quiet=not progress) as display:
 
         def show(share: float, found: list[HeadResult]) -> None:
             shares.append(share)
-            live.update(terminal_table(f"{title}: {share:.0%} done", found))
+            display.update(share, below=for_terminal(results_table(heads, found, caption)))
 
         results = run_heads(
-            TABLES[table],
+            heads,
             train,
             test,
             len(splits.classes),
@@ -186,12 +183,11 @@ def run(
             workers=workers,
             on_progress=show,
         )
-        live.update(terminal_table(title, results))
     if shares[0] == 0:
         _note_seconds(folder, name, started)
     write_records(records(results), folder / f"{name}.json")
     measured = [files[k] for k in test.chosen]
-    return BirdStudy(TABLES[table], results, splits.classes, measured, _seconds(folder))
+    return BirdStudy(heads, results, splits.classes, measured, _seconds(folder))
 
 
 def _seconds(folder: Path) -> dict[str, float]:
@@ -200,6 +196,6 @@ def _seconds(folder: Path) -> dict[str, float]:
 
 
 def _note_seconds(folder: Path, part: str, started: float) -> None:
-    """Keep how long a part took that was done in one go, from nothing."""
+    """Keep the time of a part that ran from start to end without a stop."""
     seconds = _seconds(folder) | {part: round(time.perf_counter() - started, 1)}
     write_atomically(folder / "seconds.json", json.dumps(seconds))

@@ -1,10 +1,11 @@
-"""The page on the bird experiment: tables, what of them is more than noise, confusions, examples."""
+"""The page on the bird experiment: tables, which differences are more than noise, confusions, examples."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -13,7 +14,6 @@ import rootpool
 from rootpool.analysis.statistics import Comparison, compare, describe
 from rootpool.analysis.timing import machine
 from rootpool.report import (
-    Cell,
     Code,
     Facts,
     Heading,
@@ -29,33 +29,27 @@ from rootpool.report import (
 from rootpool.report.plots import confusion_pairs, dots_with_spread, paired_differences
 from rootpool.train.data import decode_image
 
-from .birds import IMAGE_SIZE, BirdStudy, run
-from .head import Branch
+from .birds import IMAGE_SIZE, BirdStudy
 from .study import HeadResult
-from .summary import confusions, records, summary
+from .summary import confusions, records, results_table, summary
 
-__all__ = ["birds_page", "draw_examples", "experiment", "species", "write_reports"]
+__all__ = ["birds_page", "draw_examples", "species", "write_reports"]
 
 EXAMPLES = 8
 BASELINE = "isqrt-cov"  # what the paper compares its methods with
 
+Tone = Literal["yes", "no", "unclear"]
+TONES: dict[int, Tone] = {1: "yes", -1: "no", 0: "unclear"}  # by the sign of a clear difference
+VERDICTS: dict[Tone, str] = {"yes": "supported", "no": "contradicted", "unclear": "inconclusive"}
+
 
 def species(name: str) -> str:
-    """The name of a class as one says it.
+    """The name of a class as people say it.
 
     >>> species("159.Black_and_white_Warbler")
     'Black and white Warbler'
     """
     return name.split(".", 1)[-1].replace("_", " ")
-
-
-def _describe(branch: Branch) -> str:
-    parts = [branch.stage, branch.method]
-    if branch.reduction is not None:
-        parts.insert(1, f"1x1 to {branch.reduction}")
-    if branch.power != 1:
-        parts.append(f"power {branch.power:g}")
-    return ", ".join([*parts, f"length {branch.length:g}"])
 
 
 def _schedule(study: BirdStudy) -> str:
@@ -70,29 +64,12 @@ def _schedule(study: BirdStudy) -> str:
     )
 
 
-def _results_table(study: BirdStudy) -> Table:
-    rows: list[list[Cell]] = []
-    for row in summary(study.results):
-        d = row.difference
-        difference = None if d is None else Number(d.difference, d.error, "+.2f")
-        branches = " + ".join(_describe(branch) for branch in study.heads[row.head].branches)
-        rows.append(
-            [
-                row.head,
-                Number(row.mean, row.spread),
-                Number(row.accuracy5),
-                difference,
-                Number(row.seconds, form=".0f"),
-                branches,
-            ]
-        )
-    first = next(iter(study.heads))
+def _table(study: BirdStudy) -> Table:
     seeds = len({result.seed for result in study.results})
-    return Table(
-        ["head", "top-1, %", "top-5, %", f"against {first}", "core s a seed", "branches"],
-        rows,
-        best={"top-1, %": "highest", "top-5, %": "highest"},
-        caption=f"Accuracy on {len(study.files)} images: mean and standard deviation over {seeds} seeds. "
+    return results_table(
+        study.heads,
+        study.results,
+        f"Accuracy on {len(study.files)} images: mean and standard deviation over {seeds} seeds. "
         "Differences are paired, by seed and by image, with their standard error over both.",
     )
 
@@ -108,7 +85,7 @@ def _methods(page: Page, study: BirdStudy) -> list[Comparison]:
             "the root and its gradient differ. In the paper, on a ResNet-50 fine-tuned as a whole, the "
             "accurate roots are about a point above Newton-Schulz (isqrt-cov) on these birds."
         ),
-        _results_table(study),
+        _table(study),
         Picture.of(
             dots_with_spread,
             rows,
@@ -129,23 +106,22 @@ def _methods(page: Page, study: BirdStudy) -> list[Comparison]:
 
 
 def _verdicts(found: Sequence[Comparison]) -> Iterable[Note]:
-    """The paper's claim, as a whole and by method: accurate roots above Newton-Schulz by a point."""
+    """The paper's claim, as a whole and by method: accurate roots are about a point above Newton-Schulz."""
     above = sum(c.clear and c.difference.mean > 0 for c in found)
     below = sum(c.clear and c.difference.mean < 0 for c in found)
+    tone = TONES[(above > below) - (above < below)]
     yield Note(
-        f"Of {len(found)} methods {above} are clearly above {BASELINE}, {below} clearly below, the others "
-        f"within noise: the paper's ordering {'shows' if above > below else 'does not show'} here.",
-        tone="yes" if above > below else "no",
+        f"Of {len(found)} methods, {above} are clearly above {BASELINE}, {below} clearly below, the others "
+        f"within noise. The paper's ordering here: {VERDICTS[tone]}.",
+        tone=tone,
     )
-    for comparison in found:
-        tone = (
-            "unclear" if not comparison.clear else "yes" if comparison.difference.mean > 0 else "no"
-        )
-        yield Note(f"{comparison.run}: {describe(comparison, better='higher')}.", tone=tone)  # type: ignore[arg-type]
+    for c in found:
+        side = int(c.clear) * (1 if c.difference.mean > 0 else -1)
+        yield Note(f"{c.run}: {describe(c, better='higher')}.", tone=TONES[side])
 
 
 def _pick(result: HeadResult, count: int = EXAMPLES) -> list[int]:
-    """Images from all over the test set, whatever the answers."""
+    """Images from all over the test set, chosen without looking at the answers."""
     generator = np.random.default_rng(0)
     return sorted(
         generator.choice(len(result.labels), min(count, len(result.labels)), False).tolist()
@@ -168,7 +144,7 @@ def _examples_table(study: BirdStudy, result: HeadResult) -> Table:
 
 
 def draw_examples(study: BirdStudy, result: HeadResult) -> Figure:
-    """Photographs with the five most probable species below, for looking at and not for sharing."""
+    """Photographs with the five most probable species below each, to look at but not to share."""
     chosen = _pick(result)
     figure = Figure(figsize=(12, 3.6 * -(-len(chosen) // 4)), layout="constrained")
     for axes, k in zip(
@@ -179,24 +155,21 @@ def draw_examples(study: BirdStudy, result: HeadResult) -> Figure:
             f"{'▸ ' if c == result.labels[k] else ''}{species(study.classes[c])} {p:.0%}"
             for c, p in zip(result.classes[k], result.probabilities[k], strict=True)
         ]
-        plain = {"parse_math": False}  # names may hold dollar signs
-        axes.set_title(
-            species(study.classes[result.labels[k]]), fontsize=10, weight="bold", **plain
-        )
-        axes.set_xlabel("\n".join(answers), fontsize=8, **plain)
+        axes.set_title(species(study.classes[result.labels[k]]), fontsize=10, weight="bold")
+        axes.set_xlabel("\n".join(answers), fontsize=8)
         axes.set(xticks=[], yticks=[])
     return figure
 
 
 def birds_page(main: BirdStudy, methods: BirdStudy | None = None) -> Page:
-    """The report on the main table and, where it was run, on the methods."""
+    """The report on the main table and, if they were compared, on the methods."""
     best = max(summary(main.results), key=lambda row: row.mean)
     of_best = [result for result in main.results if result.head == best.head]
     minutes = sum(main.seconds.get(part, 0.0) for part in ("features", "main-test")) / 60
     page = Page(
         "Birds on a laptop",
-        lead=f"Which of {len(main.classes)} species is this? A frozen EfficientNet-Lite0 that has seen "
-        "ImageNet alone, and heads trained on its features, on a CPU.",
+        lead=f"Which of {len(main.classes)} species is this? Heads on the features of a frozen "
+        "EfficientNet-Lite0, which was trained on ImageNet only. All on a CPU.",
         footer=f"Written by rootpool {rootpool.__version__}.",
     )
     page.add(
@@ -207,8 +180,8 @@ def birds_page(main: BirdStudy, methods: BirdStudy | None = None) -> Page:
                 **({"from images to this table": f"{minutes:.1f} minutes"} if minutes else {}),
             }
         ),
-        Code("rootpool train --recipe birds-cpu --data CUB_200_2011", "sh"),
-        _results_table(main),
+        Code("rootpool birds --data CUB_200_2011", "sh"),
+        _table(main),
         Picture.of(
             dots_with_spread,
             [{**row, "method": row["run"]} for row in records(main.results)],
@@ -237,8 +210,8 @@ def birds_page(main: BirdStudy, methods: BirdStudy | None = None) -> Page:
     page.add(
         Heading("A few test images"),
         Paragraph(
-            "Drawn at random, whatever the answers. (The photographs belong to their photographers and "
-            "are not shown here; the command puts them beside its results, in examples.png.)"
+            "Drawn at random, without looking at the answers. (The photographs belong to their photographers "
+            "and are not shown here; the command puts them beside its results, in examples.png.)"
         ),
         _examples_table(main, of_best[0]),
         Heading("How this was made"),
@@ -248,7 +221,7 @@ def birds_page(main: BirdStudy, methods: BirdStudy | None = None) -> Page:
             f"{_schedule(main)} Training sees one of the views at random; probabilities for test images "
             "are the mean over both. Stages, channels, lengths, rates and epochs were chosen on a fifth "
             "of the training images, held out, in some fifty trials of one seed each: ten of averages, most "
-            "of the others of roots. The test images were used for these tables alone."
+            "of the others of roots. The test images were used for these tables only."
         ),
         Facts({key: str(value) for key, value in machine().items()}),
     )
@@ -272,34 +245,3 @@ def write_reports(
     draw_examples(main, result).savefig(target / "examples.png", dpi=80)
     page.write_markdown(Path(markdown or target / "birds.md"))
     return page.write(target / "index.html")
-
-
-def experiment(
-    data: str | os.PathLike[str],
-    output: str | os.PathLike[str],
-    *,
-    methods: bool = False,
-    seeds: int = 5,
-    workers: int | None = None,
-    markdown: str | None = None,
-    progress: bool = True,
-) -> Path:
-    """Run the main table, on demand the table of the methods, and write the page on them.
-
-    Args:
-        data: the folder of the data set.
-        output: gets everything; what is finished there is not done again.
-        methods: whether to compare all methods too, which takes longer than the rest.
-        seeds: how many.
-        workers: processes at a time; None for one a core.
-        markdown: where else than in the output to put the Markdown report.
-        progress: whether to show what is going on.
-    """
-    main = run(data, output, seeds=seeds, workers=workers, progress=progress)
-    page = write_reports(output, main, markdown=markdown)
-    if methods:
-        compared = run(
-            data, output, table="methods", seeds=seeds, workers=workers, progress=progress
-        )
-        page = write_reports(output, main, compared, markdown)
-    return page

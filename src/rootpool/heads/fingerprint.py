@@ -1,9 +1,8 @@
-"""What features depend on, as one number: weights, network, transform and files."""
+"""What features depend on: weights, network, transform and files, as plain data to make a key of."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -18,11 +17,11 @@ __all__ = ["fingerprint"]
 
 def fingerprint(
     network: nn.Module, transform: Callable[..., Any], files: Sequence[Path]
-) -> tuple[str, dict[str, Any]]:
-    """A short hexadecimal key, and the description that it is the hash of.
+) -> dict[str, Any]:
+    """A description that changes with everything that the features depend on.
 
-    Files count by their names below their common directory, sizes and times of change; so a data set
-    that is moved as a whole keeps its key.
+    Files count by their names below their common folder, their sizes and their times of change; so a data
+    set that is moved as a whole keeps its description.
     """
     text = repr(transform)
     if re.search(r"\bat 0x[0-9a-f]+", text):
@@ -30,18 +29,16 @@ def fingerprint(
             f"the transform {text} does not say what it does, only where it is; use torchvision's "
             "transforms, or a dataclass, whose repr holds all settings"
         )
-    description = {
-        "weights": hash_weights(network),
+    return {
+        "weights": _hash_weights(network),
         "network": hashlib.sha256(str(network).encode()).hexdigest(),
         "transform": text,
         "files": _hash_files(files),
         "images": len(files),
     }
-    key = hashlib.sha256(json.dumps(description).encode()).hexdigest()[:16]
-    return key, description
 
 
-def hash_weights(network: nn.Module) -> str:
+def _hash_weights(network: nn.Module) -> str:
     """SHA-256 of names, types, shapes and bytes of all parameters and buffers."""
     digest = hashlib.sha256()
     for name, tensor in network.state_dict().items():

@@ -1,7 +1,7 @@
 """Heads on cached features: a head as a value, its training, its predictions.
 
-A head is a table of branches, one pooling each, and a linear classifier on all of them. With the
-network frozen, every step works on features alone, so heads are compared in minutes.
+A head is a list of branches, one pooling each, and a linear classifier on all of them. The network is frozen,
+so every step works on cached features alone, and heads are compared in minutes.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ EVALUATION_BATCH = 64
 
 @dataclass(frozen=True)
 class Branch:
-    """A pooling of one stage, whose vector has a length that says how much it weighs.
+    """The pooling of one stage. Its vector is scaled to a length, which is its weight among the branches.
 
     Args:
         stage: of the cached features.
         method: a name in ``METHODS``, or ``"gap"`` for averages.
         reduction: channels after a 1x1 convolution with batch norm and ReLU; None for none.
         length: of the vector.
-        power: of its entries before, 0.5 for signed square roots.
+        power: applied to its entries before that; 0.5 for signed square roots.
     """
 
     stage: str
@@ -101,15 +101,15 @@ def train_head(
     images: Tensor | None = None,
     on_epoch: Callable[[int, float], None] = lambda epoch, loss: None,
 ) -> nn.Sequential:
-    """Train a head on cached features, on one random view of each image an epoch.
+    """Train a head on cached features, on one random view of each image per epoch.
 
     Args:
         head: what to train.
         cache: the features.
         labels: ``(n,)``, of all images in the cache.
         num_classes: of the classifier.
-        seed: of initialisation, order and views. Torch's global generator is left as it was.
-        images: indices of those to train on; None for all.
+        seed: for initialisation, order and views. Torch's global generator is left as it was.
+        images: indices of the images to train on; None for all.
         on_epoch: called with the number of the epoch and its mean loss.
 
     Raises:

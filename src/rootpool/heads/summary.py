@@ -1,25 +1,34 @@
-"""Results of heads: as records, over seeds, as a table on the terminal, and what they confuse."""
+"""Results of heads: as records, over seeds, as a table, and which classes they confuse."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
 import numpy as np
-from numpy.typing import NDArray
-from rich.table import Table
+from rich.table import Table as RichTable
 
 from rootpool.analysis.accuracy import AccuracyDifference, accuracy_difference
 from rootpool.analysis.records import Record
+from rootpool.report import Cell, Number, Table
 
+from .head import Branch, Head
 from .study import HeadResult
 
-__all__ = ["Confusion", "Summary", "confusions", "correct", "records", "summary", "terminal_table"]
+__all__ = [
+    "Confusion",
+    "Summary",
+    "confusions",
+    "for_terminal",
+    "records",
+    "results_table",
+    "summary",
+]
 
 
 def records(results: Iterable[HeadResult]) -> list[Record]:
-    """One record a head and seed."""
+    """One record per head and seed."""
     return [
         {
             "run": result.head,
@@ -33,20 +42,15 @@ def records(results: Iterable[HeadResult]) -> list[Record]:
     ]
 
 
-def correct(results: Sequence[HeadResult], head: str) -> NDArray[np.bool_]:
-    """Which images a head gets right with each seed, ``(seeds, images)``."""
-    return np.stack([result.correct for result in results if result.head == head])
-
-
 @dataclass(frozen=True)
 class Summary:
-    """A head over its seeds.
+    """The results of one head over its seeds.
 
     Args:
         head: its name.
-        accuracies: in per cent, one a seed.
-        accuracy5: mean share of images whose label is among the five most probable.
-        seconds: of one core, mean.
+        accuracies: in per cent, one per seed.
+        accuracy5: per cent of the images whose label is among the five most probable, mean over seeds.
+        seconds: CPU time, mean over seeds.
         difference: to the first head, on the same seeds and images; None for the first.
     """
 
@@ -68,7 +72,7 @@ class Summary:
 
 
 def summary(results: Sequence[HeadResult]) -> list[Summary]:
-    """One row a head, compared with the first over the seeds that both have."""
+    """One row per head, compared with the first head over the seeds that both have."""
     groups: dict[str, list[HeadResult]] = {}
     for result in results:
         groups.setdefault(result.head, []).append(result)
@@ -95,29 +99,56 @@ def summary(results: Sequence[HeadResult]) -> list[Summary]:
     return rows
 
 
-def terminal_table(title: str, results: Sequence[HeadResult]) -> Table:
-    """The summary for a terminal."""
-    table = Table(title=title)
-    table.add_column("head")
-    for heading in ("seeds", "top-1", "top-5", "against the first", "core seconds a seed"):
-        table.add_column(heading, justify="right")
+def results_table(
+    heads: Mapping[str, Head], results: Sequence[HeadResult], caption: str = ""
+) -> Table:
+    """The summary as a table: for a page, or by :func:`for_terminal` for a terminal."""
+    first = next(iter(heads))
+    rows: list[list[Cell]] = []
     for row in summary(results):
-        spread = "" if row.spread is None else f" ± {row.spread:.2f}"
-        difference = row.difference
-        table.add_row(
-            row.head,
-            str(len(row.accuracies)),
-            f"{row.mean:.2f}{spread}",
-            f"{row.accuracy5:.2f}",
-            "" if difference is None else f"{difference.difference:+.2f} ± {difference.error:.2f}",
-            f"{row.seconds:.0f}",
+        d = row.difference
+        rows.append(
+            [
+                row.head,
+                Number(row.mean, row.spread),
+                Number(row.accuracy5),
+                None if d is None else Number(d.difference, d.error, "+.2f"),
+                Number(row.seconds, form=".0f"),
+                " + ".join(_describe(branch) for branch in heads[row.head].branches),
+            ]
         )
-    return table
+    return Table(
+        ["head", "top-1, %", "top-5, %", f"against {first}", "CPU s per seed", "branches"],
+        rows,
+        best={"top-1, %": "highest", "top-5, %": "highest"},
+        caption=caption,
+    )
+
+
+def _describe(branch: Branch) -> str:
+    parts = [branch.stage, branch.method]
+    if branch.reduction is not None:
+        parts.insert(1, f"1x1 to {branch.reduction}")
+    if branch.power != 1:
+        parts.append(f"power {branch.power:g}")
+    return ", ".join([*parts, f"length {branch.length:g}"])
+
+
+def for_terminal(table: Table) -> RichTable:
+    """The same table for a terminal."""
+    shown = RichTable(title=str(table.caption))
+    for k, header in enumerate(table.headers):
+        number = any(isinstance(row[k], Number) for row in table.rows)
+        shown.add_column(str(header), justify="right" if number else "left")
+    for row in table.rows:
+        cells = (cell.text if isinstance(cell, Number) else str(cell or "") for cell in row)
+        shown.add_row(*cells)
+    return shown
 
 
 @dataclass(frozen=True)
 class Confusion:
-    """Images of one class taken for another, mean over seeds."""
+    """How many images of one class are taken for another, mean over seeds."""
 
     true: str
     predicted: str

@@ -188,7 +188,7 @@ FINE_TUNED = Elsewhere(
 FROZEN = (
     "Without a GPU, all methods can be compared on the birds behind a frozen network, with a report of its "
     "own: ",
-    Mono("rootpool train --recipe birds-cpu --data CUB_200_2011 methods=true"),
+    Mono("rootpool birds --data CUB_200_2011 --methods"),
 )
 FUSED = (
     "The MPN-COV measured here is not quite that of the paper. It has the same kernel, but put "

@@ -1,0 +1,75 @@
+"""The live display of every long command: a bar, and below it a table that fills while work goes on."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # rich comes with the extra "train" only
+    from rich.console import Console, RenderableType
+
+__all__ = ["Display"]
+
+
+class Display:
+    """A progress bar with whatever is put below it; use it in a ``with`` statement.
+
+    Without a terminal, only the last state is printed.
+
+    Args:
+        title: what is going on.
+        total: the work to do, in units of your choice.
+        quiet: show nothing.
+        console: where to draw; standard output by default.
+    """
+
+    def __init__(
+        self, title: str, total: float, *, quiet: bool = False, console: Console | None = None
+    ) -> None:
+        from rich.console import Console
+        from rich.live import Live
+        from rich.progress import (
+            BarColumn,
+            Progress,
+            TaskProgressColumn,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
+
+        self._bar = Progress(
+            TextColumn("{task.fields[title]}"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(elapsed_when_finished=False),
+            TextColumn("{task.description}"),
+        )
+        self._task = self._bar.add_task("", total=total, title=title)
+        chosen = Console(quiet=True) if quiet else console
+        self._live = Live(self._bar, console=chosen, refresh_per_second=4)
+
+    def __enter__(self) -> Display:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._live.stop()
+
+    def update(self, done: float, about: str = "", below: RenderableType | None = None) -> None:
+        """Redraw.
+
+        Args:
+            done: how much of the total.
+            about: a few words beside the bar, such as what was finished last.
+            below: a table, or anything else that rich can draw.
+        """
+        from rich.console import Group
+
+        self._bar.update(self._task, completed=done, description=about)
+        self._live.update(self._bar if below is None else Group(self._bar, below))
