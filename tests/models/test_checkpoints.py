@@ -1,7 +1,6 @@
 """Files of ours: what comes back, and what is refused."""
 
-import os
-import pickle
+import json
 import re
 from dataclasses import dataclass
 
@@ -10,6 +9,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
+import hostile
 import matrices
 from rootpool.models import create_model, load_checkpoint, read_tensors, save_checkpoint
 from rootpool.models import files as files_module
@@ -151,40 +151,17 @@ def test_unmatched_names_are_listed_and_nothing_is_loaded(tmp_path):
     assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
 
 
-class RunsCode:
-    def __init__(self, marker):
-        self.marker = marker
-
-    def __reduce__(self):
-        return os.mkdir, (str(self.marker),)
-
-
 @pytest.mark.parametrize("zipped", [True, False])
 def test_pickled_code_is_refused_and_not_executed(tmp_path, zipped):
-    marker = tmp_path / "executed"
+    marker, path = tmp_path / "executed", tmp_path / "evil.pth"
     state = create_model("patchnet", "exact", 4).state_dict()
-    path = tmp_path / "evil.pth"
-    torch.save(
-        {"state_dict": state, "extra": RunsCode(marker)},
-        path,
-        _use_new_zipfile_serialization=zipped,
-    )
+    content = {"state_dict": state, "extra": hostile.RunsCode(marker)}
+    torch.save(content, path, _use_new_zipfile_serialization=zipped)
     for load in (load_checkpoint, lambda path: create_model("resnet18", weights=path)):
         with pytest.raises(
-            ValueError, match="does not hold weights alone, and nothing else is load"
+            ValueError, match="contains more than weights, and nothing else is load"
         ):
             load(path)
-    assert not marker.exists()
-    torch.load(path, weights_only=False)  # the file is what it should be
-    assert marker.exists()
-
-
-def test_a_plain_pickle_is_refused(tmp_path):
-    marker = tmp_path / "executed"
-    path = tmp_path / "evil.pkl"
-    path.write_bytes(pickle.dumps(RunsCode(marker), protocol=2))
-    with pytest.raises(ValueError, match="does not hold weights alone"):
-        load_checkpoint(path)
     assert not marker.exists()
 
 
@@ -195,7 +172,7 @@ def test_truncated_files(tmp_path, suffix, kept):
     save_checkpoint(create_model("patchnet", "exact", 4), path)
     path.write_bytes(path.read_bytes()[:kept])
     with pytest.raises(
-        ValueError, match=r"is damaged or no file of weights|not hold weights alone"
+        ValueError, match=r"is damaged or not a file of weights|contains more than weights"
     ):
         load_checkpoint(path)
 
@@ -203,11 +180,11 @@ def test_truncated_files(tmp_path, suffix, kept):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ([torch.zeros(2)], "holds a list, not tensors by name"),
-        ({"state_dict": {"epoch": 3}}, "holds no tensors by name"),
+        ([torch.zeros(2)], "contains a list, not tensors by name"),
+        ({"state_dict": {"epoch": 3}}, "has no tensors by name"),
         (
             {"conv.weight": torch.zeros(2)},
-            r"known forms .* begins with conv.weight\. Weights of a ba",
+            r"known form .* begins with conv.weight\. Weights of a ba",
         ),
         (
             {"features.0.weight": torch.zeros(4, 3, 3, 3), "classifier.weight": torch.zeros(2, 4)},
@@ -228,6 +205,51 @@ def test_files_of_something_else(tmp_path, content, message):
     torch.save(content, path)
     with pytest.raises(ValueError, match=message):
         load_checkpoint(path)
+
+
+def test_a_model_and_options_of_another_are_refused(tmp_path):
+    model = create_model("patchnet", "exact", 4)
+    path = tmp_path / "model.pt"
+    save_checkpoint(model, path)
+    with pytest.raises(TypeError, match=r"pool would describe a network .*set_method\(model"):
+        load_checkpoint(path, model, pool="svd-pade")
+    with pytest.raises(TypeError, match="norm would describe a network to make, but a model was g"):
+        load_checkpoint(path, model, norm=False)
+
+
+# --------------------------------------------------------------------------------------------------
+# What a file says about its network
+
+
+def with_spec(path, **changes):
+    save_checkpoint(create_model("patchnet", "exact", 4), path)
+    tensors, text = read_tensors(path)
+    spec = {**json.loads(text["rootpool.spec"]), **changes}
+    save_file(tensors, path, {"rootpool.spec": json.dumps(spec)})
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_classes": 10**9}, r"of another shape: classifier.bias \(4,\) for \(1000000000,\)"),
+        ({"name": "hf-hub:somebody/network"}, "unknown timm model 'hf-hub:somebody/network'"),
+        ({"name": "../../network"}, "unknown timm model"),
+        ({"pool": ["os.system", {}]}, "does not say how a network was made: .*unknown method"),
+        ({"extra": 1}, "does not say how a network was made: TypeError"),
+    ],
+)
+def test_descriptions_of_other_networks(tmp_path, changes, message):
+    path = tmp_path / "model.safetensors"
+    with_spec(path, **changes)
+    with pytest.raises(ValueError, match=message):
+        load_checkpoint(path)
+
+
+def test_a_file_fetches_nothing(tmp_path):
+    """All tensors are in the file, so where the first ones came from does not matter any more."""
+    path = tmp_path / "model.safetensors"
+    with_spec(path, options={"pretrained": True, "checkpoint_path": "x", "norm": True})
+    assert load_checkpoint(path).spec.options == {"norm": True}
 
 
 def test_no_file(tmp_path):

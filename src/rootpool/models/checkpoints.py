@@ -1,4 +1,4 @@
-"""Networks in files: ours and those of the two public repositories of this line."""
+"""Save and load networks: our files and those of the paper's and the fast-MPN-COV repositories."""
 
 from __future__ import annotations
 
@@ -32,13 +32,14 @@ def save_checkpoint(
 ) -> None:
     """Write a network to a file: safetensors if its name ends so, PyTorch's form otherwise.
 
-    The file says how the network was made, so that ``load_checkpoint(path)`` makes it again; not so for
-    networks with a pooling of your own, which it must be given. It appears when it is complete.
+    The file says how the network was made, so that ``load_checkpoint(path)`` can make it again. A
+    network with a pooling module of your own has to be given to ``load_checkpoint``. The file appears
+    when it is complete.
 
     Args:
         model: the network.
-        path: where to, such as ``"birds.safetensors"``.
-        metadata: texts to keep with it; ``read_tensors(path)[1]`` has them.
+        path: where to write, such as ``"birds.safetensors"``.
+        metadata: text to keep with it; ``read_tensors(path)[1]`` returns it.
     """
     text = dict(metadata or {})
     if model.spec is not None:
@@ -55,21 +56,28 @@ def load_checkpoint(
     num_classes: int | None = None,
     **options: Any,
 ) -> PooledClassifier:
-    """The network in a file of ours, of the paper's repository or of fast-MPN-COV.
+    """Load the network from a file of ours, of the paper's repository or of fast-MPN-COV.
 
-    Nothing in the file is executed. What does not fit is an error that lists it.
+    Nothing in the file is executed. An error lists the names and shapes that do not fit.
 
     Args:
-        path: a safetensors or PyTorch file; the weights may stand under ``state_dict`` and behind a
-            ``module.``.
-        model: the network to load into; None makes the one that the file is of.
+        path: a safetensors or PyTorch file; the weights may be under ``state_dict``, and their names may
+            begin with ``module.``.
+        model: the network to load into; None makes the one that the file describes.
         pool: the method of the network that is made; None for that of the file, or ``"exact"`` for
-            files that do not say. No weight depends on it.
-        num_classes: for fine-tuning on other classes than those of the file: the last layer starts
-            anew where their numbers differ. None takes the file's.
+            files that do not say. No weight depends on it. Not together with ``model``.
+        num_classes: for fine-tuning on other classes than those of the file: the last layer is
+            initialised anew if their numbers differ. None takes the file's.
         options: of the network that is made, such as ``last_stride``, which files of three parts do
-            not tell: it is 1 for those that say ``mpncovresnet`` and otherwise 2.
+            not tell: it is 1 for those that say ``mpncovresnet`` and otherwise 2. Not together with
+            ``model``.
     """
+    if model is not None and (pool is not None or options):
+        given = [*(["pool"] if pool is not None else []), *options]
+        raise TypeError(
+            f"{', '.join(given)} would describe a network to make, but a model was given; change the "
+            "model itself, such as by rootpool.nn.set_method(model, method)"
+        )
     tensors, rest = read_tensors(path)
     foreign = three_parts(tensors)
     if foreign is not None:
@@ -81,7 +89,7 @@ def load_checkpoint(
         tensors = our_names(parts, model)
     elif not any(key.startswith("backbone.") for key in tensors):
         raise ValueError(
-            f"{os.fspath(path)} has none of the known forms (backbone.*, features.*, layer4.*): it "
+            f"{os.fspath(path)} is of no known form (backbone.*, features.*, layer4.*): it "
             f"begins with {', '.join(list(tensors)[:5])}. Weights of a backbone alone: "
             "create_model(name, weights=path)"
         )
@@ -99,7 +107,7 @@ def _make(
     num_classes: int | None,
     options: Mapping[str, Any],
 ) -> PooledClassifier:
-    """The network that a file of ours says it is of."""
+    """Make the network that a file of ours describes."""
     if _SPEC not in rest:
         raise ValueError(
             f"{os.fspath(path)} does not say how its network was made; make it yourself and give it: "
@@ -113,7 +121,7 @@ def _make(
         reduction=spec.reduction,
         **{**spec.options, **options},
     )
-    with torch.device("meta"):  # without memory: what a file says must fit what it holds
+    with torch.device("meta"):  # no memory yet: what a file says has to fit what it contains
         check_fit(make(num_classes=spec.num_classes).state_dict(), tensors, os.fspath(path))
     return make(num_classes=num_classes or spec.num_classes)
 
@@ -121,14 +129,14 @@ def _make(
 def _load(
     model: PooledClassifier, tensors: dict[str, Tensor], path: str, num_classes: int | None
 ) -> None:
-    """Load the tensors, all of them and nothing else, but for a last layer that starts anew."""
+    """Load all tensors and nothing else, except for a last layer that is initialised anew."""
     expected = model.state_dict()
     last = _last_layer(expected)
     if last in tensors and tensors[last].shape[0] != model.num_classes:
         if num_classes != model.num_classes:
             raise ValueError(
                 f"{path} has {tensors[last].shape[0]} classes, the network {model.num_classes}; with "
-                f"num_classes={model.num_classes} the last layer starts anew"
+                f"num_classes={model.num_classes} the last layer is initialised anew"
             )
         for key in (last, last.removesuffix("weight") + "bias"):
             tensors[key] = expected[key]

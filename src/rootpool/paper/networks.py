@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rootpool.models.inert import load_inert
+from rootpool.models.files import load_weights_only
 from rootpool.nn import covariance_pools, set_method
 from rootpool.train.run import LAST, prepare
 from rootpool.train.settings import resolve
@@ -62,7 +62,7 @@ def _network(trial: Trial, moment: str, checkpoint: Path | None) -> Network:
     with tempfile.TemporaryDirectory() as folder:
         run = prepare(resolve(trial.config), folder, progress=False)
     if checkpoint is not None:
-        run.module.load_state_dict(load_inert(checkpoint)["state_dict"])
+        run.module.load_state_dict(load_weights_only(checkpoint)["state_dict"])
     torch.manual_seed(0)  # of crops and flips
     batch = next(iter(run.data.train_dataloader()))
     method = trial.tags["method"]

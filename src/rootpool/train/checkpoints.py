@@ -9,7 +9,7 @@ import torch
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 
 from rootpool.files import write_atomically
-from rootpool.models.inert import load_inert
+from rootpool.models.files import load_weights_only
 
 __all__ = ["AtomicCheckpointIO"]
 
@@ -46,7 +46,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):
     def load_checkpoint(
         self, path: str | Path, map_location: Any = None, weights_only: bool | None = None
     ) -> dict[str, Any]:
-        state = load_inert(path)
+        state = load_weights_only(path)
         missing = RESUMED - state.keys() if isinstance(state, dict) else RESUMED
         if missing:
             raise ValueError(

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from rootpool.models.inert import load_inert
+from rootpool.models.files import load_weights_only
 from rootpool.recipes import SettingsError
 
 from .data import EMBEDDED, ImageSplits, decode_image
@@ -47,7 +47,7 @@ def load_run(checkpoint: str | Path) -> TrainedRun:
             f"there is no checkpoint {path}; rootpool train writes last.ckpt and best.ckpt"
         )
     try:
-        state = load_inert(path)
+        state = load_weights_only(path)
         options = dict(state["datamodule_hyper_parameters"])
         return TrainedRun(rebuild(state).eval(), options, state["epoch"])
     except Exception as error:  # whatever a file that is not a checkpoint leads to

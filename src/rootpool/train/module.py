@@ -13,6 +13,7 @@ from torchmetrics import MeanMetric
 from torchmetrics.classification import MulticlassAccuracy
 
 from rootpool.models import create_model, load_checkpoint, parameter_groups
+from rootpool.models.spec import FETCHING
 from rootpool.nn import covariance_pools, resolve_pool, set_method
 
 from .sampling import derive_seed
@@ -21,8 +22,6 @@ __all__ = ["PooledTraining", "rebuild"]
 
 
 Precision = Literal["float32", "float64"]
-# Options of timm and torchvision that read or fetch weights.
-FETCHING = ("pretrained", "weights", "checkpoint_path", "cache_dir")
 
 
 class PooledTraining(pl.LightningModule):

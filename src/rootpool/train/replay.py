@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.linalg import LinAlgError
 
-from rootpool.models.inert import load_inert
+from rootpool.models.files import load_weights_only
 
 from .module import rebuild
 from .sampling import derive_seed
@@ -58,7 +58,7 @@ def replay(path: str | Path) -> Replay:
         path: the ``nonfinite-*.pt`` that a training left when its loss, gradients or weights were not
             finite. It has the keys of a checkpoint and ``batch``, the images and labels.
     """
-    return replay_state(load_inert(path))
+    return replay_state(load_weights_only(path))
 
 
 def replay_state(state: dict[str, Any]) -> Replay:
