@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import timm
+import torch
 from torch import Tensor, nn
 
 from rootpool.nn import Method, make_pool, resolve_pool
@@ -45,6 +46,7 @@ def create_model(
     num_classes: int = 1000,
     *,
     reduction: int | None = None,
+    compute_dtype: torch.dtype = torch.float64,
     pretrained: bool = False,
     weights: Any = None,
     **backbone_options: Any,
@@ -60,6 +62,7 @@ def create_model(
         num_classes: outputs.
         reduction: channels after a 1x1 convolution before the covariance; 0 for no reduction. None is
             what the preset says, and otherwise 256 for wider backbones, as in the paper; none for gap.
+        compute_dtype: the precision of covariance and normalisation, for pools given by name.
         pretrained: ImageNet weights for the backbone, fetched by timm or torchvision.
         weights: instead of those, torchvision's weights by name (such as ``"IMAGENET1K_V1"``), or the
             path of a local file with the weights of the original network, under timm's or
@@ -81,13 +84,17 @@ def create_model(
     spec = None
     if not isinstance(pool, nn.Module):
         spec = ModelSpec(name, resolve_pool(pool), num_classes, reduction, backbone_options)
-    head = _pool(pool, parts, reduction, default)
+    head = _pool(pool, parts, reduction, default, compute_dtype)
     classifier = parts.classifier(head.out_features, num_classes)  # type: ignore[arg-type]
     return PooledClassifier(parts.backbone, head, classifier, spec)
 
 
 def _pool(
-    pool: str | Method | nn.Module, parts: Parts, reduction: int | None, default: int | None
+    pool: str | Method | nn.Module,
+    parts: Parts,
+    reduction: int | None,
+    default: int | None,
+    compute_dtype: torch.dtype,
 ) -> nn.Module:
     channels = parts.backbone.num_features
     if isinstance(pool, nn.Module):
@@ -109,7 +116,7 @@ def _pool(
         return parts.vanilla
     if reduction is None and not vanilla and default is not None and channels > default:
         reduction = default
-    return make_pool(channels, pool, reduction or None)
+    return make_pool(channels, pool, reduction or None, compute_dtype=compute_dtype)
 
 
 def _parts(name: str, pretrained: bool, weights: Any, options: Mapping[str, Any]) -> Parts:

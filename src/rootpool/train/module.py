@@ -73,10 +73,9 @@ class PooledTraining(pl.LightningModule):
             pool=resolve_pool(method, **(method_options or {})),
             num_classes=num_classes,
             reduction=reduction,
+            compute_dtype=getattr(torch, compute_dtype),
             **(backbone_options or {}),
         )
-        for pool in covariance_pools(self.model).values():
-            pool.compute_dtype = getattr(torch, compute_dtype)
         if weights is not None:
             load_checkpoint(weights, self.model, num_classes=num_classes)
         self.metrics = nn.ModuleDict(
