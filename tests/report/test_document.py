@@ -149,6 +149,8 @@ Errors
     ("block", "expected"),
     [
         (Note("done", "yes"), '<blockquote class="yes">\n<p>✓ done</p>'),
+        (Paragraph(Mono("a | b")), "<p><code>a | b</code></p>"),
+        (Table(["a"], [[Mono("a | b")]]), "<td><code>a | b</code></td>"),
         (Note("done"), '<blockquote class="plain">\n<p>done</p>'),
         (Table(["a"], [[1]], caption="above"), '<p class="caption">above</p>\n<div class="scroll"'),
         (Details("a & b", [Paragraph("c")]), "<summary>a &amp; b</summary>\n<p>c</p>\n</details>"),

@@ -1,4 +1,4 @@
-"""Two classifiers on the same images: how much better one is, and how sure that is."""
+"""The difference in accuracy of two classifiers on the same images, with its standard error."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["AccuracyDifference", "accuracy_difference"]
 
 @dataclass(frozen=True)
 class AccuracyDifference:
-    """A difference of accuracies in points, with its standard error from images and from seeds."""
+    """A difference of accuracies in points, with its standard errors over images and over seeds."""
 
     difference: float
     images_error: float
@@ -26,11 +26,11 @@ class AccuracyDifference:
 
 
 def accuracy_difference(ours: NDArray[np.bool_], theirs: NDArray[np.bool_]) -> AccuracyDifference:
-    r"""Compare which images two classifiers get right, each trained with the same seeds.
+    r"""Compare two classifiers by the images that they classify correctly, for the same seeds.
 
     With :math:`d_{si} \in \{-1, 0, 1\}` for seed s and image i the difference is their mean. The
     two errors are those of the mean over images of :math:`\bar d_{\cdot i}` and of the mean over
-    seeds of :math:`\bar d_{s \cdot}`. With one seed the latter is not known and counts as 0.
+    seeds of :math:`\bar d_{s \cdot}`. With one seed the second error is not known and counts as 0.
 
     Args:
         ours: ``(seeds, images)``.

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from rootpool.files import write_atomically
 
-__all__ = ["Record", "read_json", "read_records", "write_json", "write_records"]
+__all__ = ["Record", "from_json", "read_json", "read_records", "to_json", "write_records"]
 
 # Values are numbers, strings, truth values or None; which of them a key holds is known where it is used.
 Record: TypeAlias = dict[str, Any]
@@ -24,12 +24,19 @@ _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 # Formats: text from records, records from text
 
 
-def _to_json(content: Any) -> str:
+def to_json(content: Any) -> str:
+    """Plain data as strict JSON; numbers that are not finite become strings, which JSON has no numbers for.
+
+    >>> print(to_json({"loss": float("nan")}), end="")
+    {
+     "loss": "NaN"
+    }
+    """
     return json.dumps(_named(content), indent=1, allow_nan=False) + "\n"
 
 
 def _named(value: Any) -> Any:
-    """The value with numbers that are not finite as strings: strict JSON has no number for them."""
+    """The value with numbers that are not finite as strings."""
     if isinstance(value, Mapping):
         return {key: _named(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -39,7 +46,8 @@ def _named(value: Any) -> Any:
     return value
 
 
-def _from_json(text: str) -> Any:
+def from_json(text: str) -> Any:
+    """What :func:`to_json` wrote, with the numbers that are not finite."""
     return _numbered(json.loads(text))
 
 
@@ -53,7 +61,7 @@ def _numbered(value: Any) -> Any:
 
 
 def _records_from_json(text: str) -> list[Record]:
-    records: list[Record] = _from_json(text)
+    records: list[Record] = from_json(text)
     if not isinstance(records, list) or not all(isinstance(r, dict) for r in records):
         raise ValueError("it is not a list of records")
     return records
@@ -86,7 +94,7 @@ def _number(cell: str) -> float | str:
 
 
 _FORMATS: dict[str, tuple[Callable[[Sequence[Record]], str], Callable[[str], list[Record]]]] = {
-    ".json": (_to_json, _records_from_json),
+    ".json": (to_json, _records_from_json),
     ".csv": (_to_csv, _from_csv),
 }
 
@@ -125,18 +133,10 @@ def read_records(path: str | Path) -> list[Record]:
         raise ValueError(f"{path} does not contain records ({error})") from error
 
 
-def write_json(content: Mapping[str, Any], path: str | Path) -> None:
-    """Write a result, a dictionary of plain values, whole or not at all.
-
-    Numbers that are not finite are written as strings (strict JSON has none), and come back as numbers.
-    """
-    write_atomically(path, _to_json(content))
-
-
 def read_json(path: str | Path, *keys: str) -> dict[str, Any]:
-    """Read a dictionary that :func:`write_json` wrote; it must have at least these keys."""
+    """Read a dictionary that was written by :func:`to_json`; it must have at least these keys."""
     try:
-        content = _from_json(Path(path).read_text(encoding="utf-8"))
+        content = from_json(Path(path).read_text(encoding="utf-8"))
         missing = [key for key in keys if key not in content]
         if missing or not isinstance(content, dict):
             raise ValueError(f"it has no {', '.join(missing) or 'keys'}")

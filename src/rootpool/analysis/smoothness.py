@@ -1,12 +1,12 @@
 r"""Effective :math:`\beta`-smoothness of a loss (Santurkar et al. 2018).
 
 The gradient of a :math:`\beta`-smooth loss changes by at most :math:`\beta` times the distance. How
-much it really changes where an optimizer goes, along its own direction, is
+much it really changes along the direction of an optimizer's step is
 
 .. math:: \beta_{\mathrm{eff}} = \max_t
     \frac{\| g(\theta) - g(\theta - t\, g(\theta)) \|}{\| t\, g(\theta) \|}
 
-over a range of steps t. Small is smooth.
+over a range of steps t. A small value means a smooth loss.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ STEPS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2)  # about the paper's learning rates,
 
 
 class _LossOf(nn.Module):
-    """The loss as a module around the model, so that one call can be given other parameters."""
+    """The loss as a module around the model, so that it can be called with other parameters."""
 
     loss: Loss
 
@@ -45,10 +45,10 @@ class _LossOf(nn.Module):
 def _gradient_function(
     model: nn.Module, loss: Loss, batch: Any
 ) -> Callable[[Parameters], Parameters]:
-    """Parameters to gradients; the same function at every call, and nothing in the model changes.
+    """A function from parameters to gradients that leaves the model unchanged.
 
-    The model is called with other parameters and copies of its buffers in place of its own, and each
-    call starts at the same state of the random numbers (dropout) and leaves it as it was.
+    The model is called with the given parameters and with copies of its buffers. Every call uses the same
+    random numbers (dropout) and restores the state of the generator.
     """
     wrapped = _LossOf(model, loss)
     accelerators = {p.device for p in model.parameters() if p.device.type != "cpu"}
@@ -81,18 +81,18 @@ def effective_smoothness(
 ) -> dict[str, float]:
     r"""The largest change of the gradient over the distance, along the gradient.
 
-    The model is left as it was: parameters, their ``grad``, buffers (running statistics), training
-    mode and random numbers. Dropout drops the same in every evaluation.
+    The model is unchanged afterwards: parameters, their ``grad``, buffers (running statistics), training
+    mode and random numbers. Dropout uses the same mask in every evaluation.
 
     Args:
-        model: any module; those of its parameters count that require a gradient.
+        model: any module; only parameters that require a gradient count.
         loss: ``loss(model, batch)``, a tensor of one element.
         batch: passed to ``loss``.
-        steps: the t in the formula, learning rates to look ahead with.
+        steps: the values of t in the formula, in units of a learning rate.
 
     Returns:
-        ``beta``; ``step``, the t that gives it; ``gradient_norm`` at the parameters. ``beta`` is NaN
-        where the gradient is zero, since there is no direction to go, or not finite.
+        ``beta``; ``step``, the t at which it is reached; ``gradient_norm`` at the parameters. ``beta``
+        is NaN if the gradient is zero (there is no direction) or not finite.
 
     >>> model = nn.Linear(1, 1, bias=False)
     >>> effective_smoothness(model, lambda m, x: 1.5 * m(x).square().sum(), torch.ones(1, 1))[
@@ -104,7 +104,7 @@ def effective_smoothness(
         raise ValueError(f"steps must be positive and finite, at least one, got {steps!r}")
     start = {f"model.{n}": p.detach() for n, p in model.named_parameters() if p.requires_grad}
     if not start:
-        raise ValueError("no parameter of the model requires a gradient: nothing to go along")
+        raise ValueError("no parameter of the model requires a gradient, so there is no direction")
     gradient = _gradient_function(model, loss, batch)
     here = gradient(start)
     norm = _norm(here.values())

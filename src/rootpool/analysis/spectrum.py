@@ -1,4 +1,4 @@
-r"""What the covariances of feature maps look like: condition number, rank, first eigenvalue ratio."""
+r"""Spectra of the covariances of feature maps: condition number, rank, first eigenvalue ratio."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ STATISTICS = (
 def covariance_eigenvalues(features: Tensor) -> Tensor:
     r"""Eigenvalues of :math:`\frac1N (X - \bar X)(X - \bar X)^T`, descending, in float64.
 
-    From the smaller of the two sides: at most ``min(C, N - 1)`` of the C eigenvalues are not zero, and
-    those at round-off level come back as exact zeros too. No gradient.
+    At most ``min(C, N - 1)`` of the C eigenvalues are not zero; those at round-off level are returned as
+    exact zeros too. The smaller of the two Gram matrices is decomposed. There is no gradient.
 
     Args:
         features: ``(B, C, H, W)`` or ``(B, C, N)``, finite.
@@ -73,8 +73,8 @@ def spectrum_statistics(features: Tensor, *, eps: float | None = None) -> dict[s
     Args:
         features: ``(B, C, H, W)`` or ``(B, C, N)``, B at least 1. If an entry is NaN or infinite, all
             statistics are NaN.
-        eps: what eigenvalues are raised to for the condition number, by default that of float64;
-            ``torch.finfo(pool.compute_dtype).eps`` for a pool that computes in something else.
+        eps: smallest eigenvalue in the condition number, by default that of float64; use
+            ``torch.finfo(pool.compute_dtype).eps`` for a pool of another precision.
 
     >>> spectrum_statistics(torch.tensor([[[1.0, 3.0, 1.0, 3.0], [1.0, 1.0, 2.0, 2.0]]]))
     {'condition_mean': 4.0, 'condition_median': 4.0, 'lambda_1': 1.0, 'lambda_min_kept': 0.25,

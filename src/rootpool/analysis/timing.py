@@ -1,4 +1,4 @@
-"""Time a batch, forward and backward, by method: the paper's speed table on this machine."""
+"""Time of a batch, forward and backward, by method."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["machine", "time_methods"]
 
 
 def machine(device: str | torch.device = "cpu") -> Record:
-    """What a time was measured on, to stand beside it.
+    """The machine and versions of a measurement.
 
     >>> sorted(machine())
     ['cores', 'device', 'python', 'system', 'threads', 'torch']
@@ -75,20 +75,20 @@ def time_methods(
     device: str | torch.device = "cpu",
     compute_dtype: torch.dtype = torch.float64,
 ) -> list[Record]:
-    """Seconds a batch that :func:`covariance_pool` takes forward and backward.
+    """Seconds that :func:`covariance_pool` takes for a batch, forward and backward.
 
-    The methods take turns, after one round that does not count, and the best of ``rounds`` turns is
-    what the code costs when nothing else runs. Features are normal numbers behind a ReLU.
+    The methods take turns, after one round that does not count. The best of ``rounds`` turns is reported: the
+    one that other programs disturbed least. Features are normal random numbers after a ReLU.
 
     Args:
-        shape: ``(B, C, H, W)`` or ``(B, C, N)``; by default the paper's, AlexNet with a batch of 128.
+        shape: ``(B, C, H, W)`` or ``(B, C, N)``; by default that of the paper, AlexNet with a batch of 128.
         methods: names or methods; by default ours and the paper's.
-        rounds: turns of each method, at least 1.
-        device: where the features live.
-        compute_dtype: what the pooling is computed in.
+        rounds: number of turns, at least 1.
+        device: of the features.
+        compute_dtype: precision of the pooling.
 
     Returns:
-        A record for each method: ``method``, ``forward``, ``backward`` and ``total`` seconds,
+        One record per method: ``method``, ``forward``, ``backward`` and ``total`` seconds,
         ``batch``, ``shape``, ``compute_dtype`` and the :func:`machine`.
     """
     if rounds < 1:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from rootpool.analysis.records import to_json
 from rootpool.files import write_atomically
 from rootpool.nn import method_names
 from rootpool.train.recipes import load_recipe, recipe_names
@@ -104,7 +104,7 @@ def demo(
     with Live(table, console=console, refresh_per_second=4):
         results = run_trials(trials, output / "runs", workers=workers, on_event=table.update)
     seconds = time.perf_counter() - started
-    write_atomically(output / "results.json", json.dumps(results, indent=1))
+    write_atomically(output / "results.json", to_json(results))
     page = demo_page(results)
     page.write_markdown(output / "report.md")
     where = page.write(output / "index.html").resolve().as_uri()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from rootpool.analysis import Record
+from rootpool.analysis.records import from_json, to_json
 
 __all__ = ["Result"]
 
@@ -40,14 +40,14 @@ class Result:
     series: Mapping[str, tuple[Record, ...]] = field(default_factory=dict)
 
     def to_json(self) -> str:
-        """All of it, with Python's names for what is not finite."""
-        return json.dumps(asdict(self), indent=1)
+        """The whole result as strict JSON."""
+        return to_json(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> Result:
         """What ``to_json`` wrote."""
         try:
-            data: dict[str, Any] = json.loads(text)
+            data: dict[str, Any] = from_json(text)
             data["records"] = tuple(data["records"])
             data["series"] = {name: tuple(records) for name, records in data["series"].items()}
             return cls(**data)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from .blocks import Rendering
-from .text import Number, Text, to_markdown, to_plain
+from .text import Mono, Number, Text, to_markdown, to_plain
 
 __all__ = ["Cell", "Table"]
 
@@ -68,7 +68,7 @@ class Table:
             "| " + " | ".join("---:" if right else "---" for right in self._numeric()) + " |",
         ]
         for i, row in enumerate(self.rows):
-            cells = [to_markdown(_shown(cell)) for cell in row]
+            cells = [_cell(_shown(cell)) for cell in row]
             bold = [f"**{cell}**" if (i, j) in best else cell for j, cell in enumerate(cells)]
             lines.append("| " + " | ".join(bold) + " |")
         return rendering.with_caption("\n".join(lines), self.caption, above=True)
@@ -83,6 +83,13 @@ def _value(cell: Cell) -> float | None:
 def _reading(cell: Cell) -> str:
     """A number as it is printed, without its spread."""
     return to_plain(_shown(replace(cell, spread=None) if isinstance(cell, Number) else cell))
+
+
+def _cell(text: Text) -> str:
+    """Markdown of a cell. Cells are split before code is recognised, so a bar in code is escaped here."""
+    if isinstance(text, tuple):
+        return "".join(map(_cell, text))
+    return text.markdown().replace("|", r"\|") if isinstance(text, Mono) else to_markdown(text)
 
 
 def _shown(cell: Cell) -> Text:

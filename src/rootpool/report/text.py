@@ -36,8 +36,7 @@ class Mono:
     text: str
 
     def markdown(self) -> str:
-        # A table is split into cells before code is recognised, so a bar needs its backslash here too.
-        text = " ".join(self.text.split()).replace("|", r"\|")
+        text = " ".join(self.text.split())
         fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
         space = " " if text.startswith("`") or text.endswith("`") else ""
         return f"{fence}{space}{text}{space}{fence}" if text else ""
@@ -51,7 +50,7 @@ class Link:
     url: str
 
     def markdown(self) -> str:
-        url = re.sub(r"[\s()<>\\]", lambda match: f"%{ord(match[0]):02X}", self.url)
+        url = re.sub(r"[\s()<>|\\]", lambda match: f"%{ord(match[0]):02X}", self.url)
         return f"[{escape_markdown(self.text)}]({url})"
 
 

@@ -6,7 +6,6 @@ from a file, so no tensor of one run is seen by another.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from typing import Any
 
 import lightning.pytorch as pl
 
-from rootpool.analysis.records import read_json
+from rootpool.analysis.records import read_json, to_json
 from rootpool.jobs import Event, Job, Report, result_file, run_jobs, stable_key, versions
 
 from .hybrid import HybridSchedule
@@ -120,7 +119,7 @@ def _train(trial: Trial, first: str | None, folder: Path, report: Report) -> str
         "curves": run.module.history,
         "spectrum": [record for monitor in monitors(run.trainer) for record in monitor.records],
     }
-    return json.dumps(result, indent=1)
+    return to_json(result)
 
 
 class _Reporter(pl.Callback):
