@@ -1,0 +1,125 @@
+"""A method that a user defines: it appears everywhere, and no other file changes."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pytest
+import torch
+
+import matrices
+from matrices import relative_error
+from rootpool.linalg import GradientRule, Lorentzian
+from rootpool.nn import (
+    METHODS,
+    CovariancePool,
+    Exact,
+    KernelRoot,
+    Method,
+    covariance,
+    covariance_pool,
+    method_names,
+    register,
+    resolve_method,
+)
+
+
+@dataclass(frozen=True)
+class SVDLorentz(KernelRoot):
+    """The kernel of a root, broadened."""
+
+    name: ClassVar[str] = "svd-lorentz"
+    source: ClassVar[str] = "ours"
+    use: ClassVar[str] = "to test how methods are added"
+
+    width: float | None = 1e-12
+    label: str = "it's"
+    exactly: bool = False
+
+    @property
+    def rule(self) -> GradientRule:
+        return Lorentzian(self.width or 1e-12)
+
+
+@pytest.fixture
+def registered():
+    register(SVDLorentz)
+    yield SVDLorentz
+    del METHODS[SVDLorentz.name]
+
+
+def gradient(X, method, pool=covariance_pool):
+    X = X.clone().requires_grad_()
+    return torch.autograd.grad(pool(X, method, output="matrix").sin().sum(), X)[0]
+
+
+@pytest.mark.parametrize("shape", [(3, 4, 9), (3, 6, 4)])
+def test_it_rides_the_fused_path_without_being_registered(shape, monkeypatch):
+    X, method = matrices.random(*shape), SVDLorentz()
+    by_covariance = gradient(X, method, lambda X, method, output: method(covariance(X)))
+    monkeypatch.setattr(SVDLorentz, "__call__", None)  # nothing else is left
+    assert relative_error(gradient(X, method), by_covariance) < 1e-6
+    assert relative_error(covariance_pool(X, method), covariance_pool(X)) < 1e-7
+
+
+@pytest.mark.parametrize("method", [SVDLorentz(None, 'a "quoted" label', True), SVDLorentz(1e-3)])
+def test_tracers_know_it_once_it_is_registered(registered, method):
+    torch._dynamo.reset()
+    X = matrices.random(2, 5, 4)
+    compiled = torch.compile(covariance_pool, fullgraph=True, backend="aot_eager")
+    assert relative_error(gradient(X, method, compiled), gradient(X, method)) < 1e-12
+    program = torch.export.export(CovariancePool(5, method), (X,))
+    assert torch.allclose(program.module()(X), covariance_pool(X, method))
+
+
+def test_tracers_ask_for_it_to_be_registered():
+    with pytest.raises(TypeError, match=r"need the name of SVDLorentz.*rootpool\.nn\.register"):
+        torch.export.export(CovariancePool(5, SVDLorentz()), (matrices.random(2, 5, 4),))
+
+
+def test_tracers_ask_for_fields_that_text_can_say(registered):
+    method = SVDLorentz(label=("a", "tuple"))
+    with pytest.raises(TypeError, match=r"fields of numbers, booleans, text or None"):
+        torch.export.export(CovariancePool(5, method), (matrices.random(2, 5, 4),))
+
+
+def test_it_is_known_by_name(registered):
+    assert resolve_method("svd-lorentz", width=1e-3) == SVDLorentz(1e-3)
+    assert "svd-lorentz" in method_names("ours")
+    assert CovariancePool(4, "svd-lorentz").method == SVDLorentz()
+
+
+def test_networks_recipes_and_plots_know_it(registered, tmp_path):
+    models = pytest.importorskip("rootpool.models")
+    recipes = pytest.importorskip("rootpool.recipes")
+    palette = pytest.importorskip("rootpool.report.plots.palette")
+    model = models.create_model("patchnet", "svd-lorentz", 4)
+    models.save_checkpoint(model, tmp_path / "own.safetensors")
+    assert models.load_checkpoint(tmp_path / "own.safetensors").pool.method == SVDLorentz()
+    assert {"patches-svd-lorentz", "patches-svd-lorentz-hybrid"} <= set(recipes.recipe_names())
+    looks = palette.styles([*METHODS, "gap"])
+    assert looks["svd-lorentz"] is not None
+
+
+def test_what_cannot_be_registered():
+    @dataclass(frozen=True)
+    class Nameless(Method):
+        def __call__(self, P):
+            return P
+
+    with pytest.raises(TypeError, match=r'Nameless has no name, source, use; .*"nameless"'):
+        register(Nameless)
+    with pytest.raises(TypeError, match="a subclass of Method, got Exact"):
+        register(Exact())
+
+    class Taken(Exact):
+        pass
+
+    with pytest.raises(ValueError, match="the name 'exact' belongs to Exact already"):
+        register(Taken)
+
+    class Elsewhere(SVDLorentz):
+        source = "elsewhere"
+
+    with pytest.raises(ValueError, match=r"source must be one of ours, paper, .*got 'elsewhere'"):
+        register(Elsewhere)
+    assert register(Exact) is Exact  # again, as when a notebook cell is run twice
