@@ -45,8 +45,8 @@ def test_block_is_compared_with_its_output():
 )
 def test_commands_are_understood(page):
     from rootpool.paper.entries import choose
-    from rootpool.train.recipes import load_recipe
-    from rootpool.train.settings import apply_overrides, resolve
+    from rootpool.recipes import apply_overrides, load_recipe
+    from rootpool.train.settings import resolve
 
     parser = cli.build_parser()
     for block in blocks(page):

@@ -11,6 +11,7 @@ import timm
 import torch
 from safetensors.torch import save_file
 
+import hostile
 from rootpool.cli import main
 from rootpool.recipes import SettingsError
 from rootpool.train.checkpoints import RESUMED, AtomicCheckpointIO
@@ -60,16 +61,6 @@ def test_a_file_of_weights_cannot_be_continued(tmp_path):
 # Files of a training, changed
 
 
-class RunsCode:
-    """Makes a folder when it is unpickled."""
-
-    def __init__(self, marker):
-        self.marker = marker
-
-    def __reduce__(self):
-        return os.mkdir, (str(self.marker),)
-
-
 FAST = ["data.workers=0", "trainer.limit_train_batches=2", "trainer.limit_val_batches=1"]
 FAST += ["trainer.num_sanity_val_steps=0", "trainer.accelerator=cpu"]
 
@@ -101,7 +92,7 @@ def test_code_in_a_checkpoint_is_not_executed_by_any_command(output, tmp_path):
     marker = tmp_path / "executed"
     for name in ("last.ckpt", "best.ckpt"):
         state = torch.load(output / name, weights_only=True)
-        torch.save({**state, "x": RunsCode(marker)}, output / name)
+        torch.save({**state, "x": hostile.RunsCode(marker)}, output / name)
     for command in (
         train("--output=run", "--resume", epochs=2),
         train("--output=other", "--weights=run/best.ckpt"),

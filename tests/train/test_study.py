@@ -5,7 +5,7 @@ import pytest
 from rich.console import Console
 
 from rootpool.paper.demo import LiveTable, demo_trials
-from rootpool.train.settings import merge
+from rootpool.recipes import merge
 from rootpool.train.study import Event, Trial, run_trials
 
 SHORT = {"trainer": {"limit_train_batches": 2, "limit_val_batches": 1, "num_sanity_val_steps": 0}}

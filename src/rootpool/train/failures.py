@@ -16,12 +16,6 @@ _DEATHS: tuple[tuple[str, type[OSError], str], ...] = (
         "if it happens again, with fewer data.workers",
     ),
     (
-        r"process in the process pool was terminated",
-        ChildProcessError,
-        "a process that trains has died ({}): often the memory was full. Start again, with fewer --workers "
-        "if it happens again; what is finished is kept",
-    ),
-    (
         r"Connection closed by peer|Connection reset by peer|Broken pipe|NCCL communicator was aborted",
         ConnectionError,
         "another process of this training has ended ({}); its own message says why. Continue with --resume",
