@@ -1,23 +1,29 @@
+"""What importing rootpool does to a process: as little as possible."""
+
 import json
 import subprocess
 import sys
 
 CODE = """
-import json, sys
+import json, sys, threading
 import rootpool
-light = sorted(sys.modules)
+rootpool.__version__
+seen = {"light": sorted(sys.modules)}
 import torch
-before = set(sys.modules)
-rootpool.linalg, rootpool.nn
-print(json.dumps([light, sorted(set(sys.modules) - before)]))
+threads, before = torch.get_num_threads(), set(sys.modules)
+rootpool.linalg.sqrtm, rootpool.nn.CovariancePool
+seen["layers"] = sorted(set(sys.modules) - before)
+seen["threads"] = [threading.active_count(), torch.get_num_threads() - threads]
+print(json.dumps(seen))
 """
 
 
-def test_what_an_import_brings():
+def test_import_is_light():
     done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=True)
-    light, layers = json.loads(done.stdout)
-    assert "torch" not in light  # the command line often needs none
-    foreign = set(layers) - sys.stdlib_module_names
+    seen = json.loads(done.stdout)
+    assert "torch" not in seen["light"], "torch is imported at the first use of a layer"
+    foreign = set(seen["layers"]) - sys.stdlib_module_names
     assert {name.split(".")[0] for name in foreign} == {"rootpool"}
-    above = {"models", "train", "heads", "analysis", "report", "paper", "cli"}
-    assert not above & {name.split(".")[1] for name in foreign}
+    layers = {name.split(".")[1] for name in foreign}
+    assert not layers & {"models", "train", "heads", "analysis", "report", "paper", "cli"}
+    assert seen["threads"] == [1, 0], "no thread is started, and the number of threads stays"
