@@ -23,7 +23,7 @@ __all__ = ["TrainedRun", "evaluate", "load_run", "predict"]
 
 @dataclass(frozen=True)
 class TrainedRun:
-    """A network with what is needed to use it."""
+    """A trained network, with its classes and the options of its data."""
 
     module: PooledTraining
     data_options: dict[str, Any]

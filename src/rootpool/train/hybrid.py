@@ -17,7 +17,7 @@ STAGES = ("start", "warm-up", "final")
 
 @dataclass(frozen=True)
 class HybridSchedule:
-    """When which method is used, in epochs from 0.
+    """The epochs of a hybrid training, counted from 0.
 
         [0, switch_epoch)                 the start method
         [switch_epoch, decay_epoch)       the final method at the old learning rate: the warm-up
@@ -61,7 +61,7 @@ class HybridSchedule:
 
 
 class HybridProtocol(pl.Callback):
-    """Trains with ``schedule.start``, then with ``final``: whatever method the model has otherwise.
+    """Callback that trains with the method ``schedule.start`` first and with ``final`` after the switch.
 
     The method is a function of the epoch, so a run resumed at any epoch has the right one.
     The stage is logged as ``hybrid_stage`` (0, 1, 2 as in ``STAGES``).

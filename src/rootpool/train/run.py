@@ -138,8 +138,8 @@ def monitors(trainer: pl.Trainer) -> list[SpectrumMonitor]:
 class StepCheckpoint(ModelCheckpoint):
     """Saves within an epoch, but not after its last batch.
 
-    The epoch's own checkpoint follows in a moment. One from between the last batch and the end of the
-    epoch would resume after the epoch without having validated or stepped the learning rate.
+    The checkpoint of the epoch follows at once. A run resumed from between the last batch and the end of
+    the epoch would skip the validation and the step of the learning rate.
     """
 
     def on_train_batch_end(self, trainer: pl.Trainer, *args: Any, **kwargs: Any) -> None:

@@ -1,4 +1,4 @@
-"""What a training step sees is a function of (seed, epoch, batch): nothing is lost or repeated by a resume.
+"""Samples of a training step as a function of (seed, epoch, batch): a resume loses and repeats nothing.
 
 Order and augmentation come from counters, not from the state of a generator. The number of workers and
 of processes therefore changes only the speed, and a run that is killed and resumed sees the same samples

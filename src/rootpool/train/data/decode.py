@@ -1,4 +1,4 @@
-"""One image file to RGB pixels, or an error that names the file."""
+"""Decode an image file to RGB pixels, or raise an error that names the file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WIDENED = {("I", "PNG"), ("I", "PPM")}
 
 
 class BadImageError(ValueError):
-    """A file that is there and can be read, but holds no image that can be decoded."""
+    """A file that can be read but does not hold an image that can be decoded."""
 
 
 def decode_image(path: str | os.PathLike[str]) -> Image.Image:

@@ -1,4 +1,4 @@
-"""Labelled image files, and what to do about the bad ones."""
+"""Labelled image files, and the choice to stop at unreadable ones or to leave them out."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ImageFiles(LabelledImages):
 
 
 def find_bad_images(paths: Sequence[str]) -> dict[str, str]:
-    """Decode every file once, in threads, with a progress bar: what is wrong with the bad ones.
+    """Decode every file once, in threads, with a progress bar; return the reason for each bad one.
 
     Files that cannot be read at all (missing, not permitted, a failing disk) raise OSError: that is
     not a property of the image and may be different in the next process.

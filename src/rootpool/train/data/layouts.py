@@ -1,4 +1,4 @@
-"""Recognise how a data set lies on the disk, and open it in place."""
+"""Recognise the layout of a data set on disk, and open it where it is."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ __all__ = ["LAYOUTS", "Layout", "open_splits"]
 
 @dataclass(frozen=True)
 class Layout:
-    """A way to lay out a data set.
+    """The files and folders of a data set, and how to list its images.
 
     Args:
-        name: what it is called.
-        parts: files and folders that it must have; of each, the places where it may be.
-        read: from the places, in that order, to the list of images.
+        name: of the data set.
+        parts: files and folders that it must have; for each, the places where it may be.
+        read: a function that gets the places, in that order, and returns the list of images.
     """
 
     name: str
@@ -120,7 +120,7 @@ def _recognise(root: Path) -> tuple[Layout, list[Path]]:
         return matches[0]
     if matches:
         names = " and ".join(layout.name for layout, _ in matches)
-        raise ValueError(f"{root} looks like {names}; move what does not belong elsewhere")
+        raise ValueError(f"{root} looks like {names}; move the files of one of them elsewhere")
     raise FileNotFoundError(_nothing_recognised(root))
 
 
@@ -134,7 +134,7 @@ def _matches(root: Path) -> list[tuple[Layout, list[Path]]]:
 
 
 def _nothing_recognised(root: Path) -> str:
-    """What was looked for, what is there, and which folder below would do."""
+    """The error text: what was looked for, what is there, and which folder below it would work."""
     lines = [f"no known data set in {root}; looked for"]
     for layout in LAYOUTS:
         missing = [

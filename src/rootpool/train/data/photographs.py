@@ -1,4 +1,4 @@
-"""The photographs inside the scikit-image and scikit-learn packages, and whose they are."""
+"""The photographs inside the packages scikit-image and scikit-learn, with their authors and licences."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ UNSTATED = "the package states none for this file; its own licence is BSD-3-Clau
 
 @dataclass(frozen=True)
 class Photograph:
-    """A picture in a Python package, with what the package says of its origin.
+    """A picture in a Python package, with what the package says about its origin.
 
     Args:
         name: the class name of its patches.

@@ -1,4 +1,4 @@
-"""Readers of the official layouts: what the lists of a data set say, checked, nothing decoded."""
+"""Readers of the official layouts: check the lists of a data set, without decoding its images."""
 
 from __future__ import annotations
 

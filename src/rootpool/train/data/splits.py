@@ -1,4 +1,4 @@
-"""What a data set is here: two sets of labelled images and the names of their classes."""
+"""A data set: labelled images for training and for validation, and the names of the classes."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ class ImageSplits:
     """A data set for training and validation.
 
     Args:
-        train: what is learned from.
-        val: what the error is measured on.
+        train: images for training.
+        val: images that the error is measured on.
         classes: the name of every label, in order.
         name: what the data set is called.
     """

@@ -1,4 +1,4 @@
-"""What happens to a photograph on its way into a network, by torchvision.
+"""Transforms of images for training and validation, by torchvision.
 
 Randomness comes from torch's global generator alone.
 """
