@@ -44,13 +44,6 @@ def test_a_layer_pools_with_it():
     assert torch.autograd.gradcheck(pool, features)
 
 
-def test_there_are_recipes_of_it():
-    from rootpool.recipes import load_recipe, recipe_names
-
-    assert "patches-shrinkage-hybrid" in recipe_names()
-    assert load_recipe("patches-shrinkage").config["model"]["method"] == "shrinkage"
-
-
 def test_it_is_in_the_table_of_the_readme():
     rows = runpy.run_path(str(ROOT / "scripts" / "readme_tables.py"))["methods"]()
     assert "`Shrinkage(share=0.1)`" in rows
