@@ -1,7 +1,10 @@
 import subprocess
 import sys
 
+import pytest
 
+
+@pytest.mark.slow
 def test_measures_need_torch_alone():
     code = (
         "import sys, rootpool.analysis\n"

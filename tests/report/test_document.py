@@ -88,8 +88,13 @@ def test_only_details_write_html_into_markdown(text):
     assert [Reader(block).tags for block in raw] == [["details", "summary"], []]
 
 
-def test_hostile_text_is_shown_and_never_becomes_markup():
-    shown = Reader(full_page().html())
+@pytest.fixture(scope="module")
+def page_html():
+    return full_page().html()
+
+
+def test_hostile_text_is_shown_and_never_becomes_markup(page_html):
+    shown = Reader(page_html)
     assert not {"script", "img", "iframe", "object"} & set(shown.tags)
     assert not [name for name, _ in shown.attributes if name.startswith("on")]
     links = [value for name, value in shown.attributes if name == "href"]
@@ -98,15 +103,13 @@ def test_hostile_text_is_shown_and_never_becomes_markup():
     assert all(everything.count(name) >= 6 for name in HOSTILE)
 
 
-def test_no_part_of_a_page_is_elsewhere():
-    text = full_page().html()
-    assert not re.search(
-        r"""(?:src|href)\s*=\s*["']?(?:https?:)?//|url\(["']?(?:https?:)?//|@import""", text
-    )
+def test_no_part_of_a_page_is_elsewhere(page_html):
+    elsewhere = r"""(?:src|href)\s*=\s*["']?(?:https?:)?//|url\(["']?(?:https?:)?//|@import"""
+    assert not re.search(elsewhere, page_html)
 
 
-def test_ids_are_unique_and_references_lead_somewhere():
-    text = full_page().html()
+def test_ids_are_unique_and_references_lead_somewhere(page_html):
+    text = page_html
     ids = [value for name, value in Reader(text).attributes if name == "id"]
     assert len(set(ids)) == len(ids)
     inside = re.findall(r"url\(#([^)]*)\)", text)
@@ -116,8 +119,8 @@ def test_ids_are_unique_and_references_lead_somewhere():
     assert set(inside) <= set(ids)
 
 
-def test_the_same_page_is_the_same_bytes():
-    assert full_page().html() == full_page().html()
+def test_the_same_page_is_the_same_bytes(page_html):
+    assert full_page().html() == page_html
 
 
 def test_contents_are_listed_when_there_are_several_sections():

@@ -68,10 +68,6 @@ def _single(groups: Sequence[RunGroup]) -> bool:
     return all(len(group.runs) == 1 for group in groups)
 
 
-# --------------------------------------------------------------------------------------------------
-# Errors
-
-
 def _errors(groups: Sequence[RunGroup]) -> list[Block]:
     timed = all(run.timing for group in groups for run in group.runs)
     headers = [
@@ -138,10 +134,6 @@ def _seconds(group: RunGroup) -> Number:
     return Number(median(row["seconds"] for row in group.records("timing")), form=".3g")
 
 
-# --------------------------------------------------------------------------------------------------
-# Comparisons in pairs of the same seed
-
-
 def _comparisons(groups: Sequence[RunGroup]) -> list[Block]:
     finals = [
         {**group.tags, "seed": run.seed, ERROR: error}
@@ -180,10 +172,6 @@ def _rows(comparisons: Sequence[Comparison], groups: Sequence[RunGroup]) -> list
     return [{**one.record(), "method": methods[one.run]} for one in comparisons]
 
 
-# --------------------------------------------------------------------------------------------------
-# Settings and folders
-
-
 def _settings(groups: Sequence[RunGroup]) -> list[Block]:
     if len(groups) == 1:
         return []
@@ -213,10 +201,6 @@ def _folders(groups: Sequence[RunGroup]) -> list[Block]:
     ]
     headers = ["folder", "run", "seed", "epochs", FINAL]
     return [Details("Every run", [Table(headers, rows)])]
-
-
-# --------------------------------------------------------------------------------------------------
-# Over time
 
 
 def _curves(groups: Sequence[RunGroup]) -> list[Block]:
