@@ -73,11 +73,10 @@ bench: $(VENV)/.ready-bench  ## run the benchmarks and write benchmarks/results 
 	$(PY) benchmarks/pooling.py --plot benchmarks/results/pooling.png
 
 record: $(VENV)/.ready  ## run the demo with five seeds of every method and write docs/demo.md (half an hour)
-	$(VENV)/bin/rootpool demo --seeds 5 --methods all --output runs/record
 	rm -rf docs/demo-pictures
-	$(PY) scripts/record_demo.py runs/record/results.json docs/demo.md
+	$(VENV)/bin/rootpool demo --seeds 5 --methods all --output runs/record --markdown docs/demo.md
 
-paper: $(VENV)/.ready  ## measure the paper's tables and figures and write runs/paper/report.html
+paper: $(VENV)/.ready  ## measure the paper's tables and figures and write runs/paper/index.html
 	$(VENV)/bin/rootpool paper
 
 # The wheel is built from the sdist, and tried where torch is all there is.

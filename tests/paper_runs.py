@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import zlib
 
-from rootpool.paper.bench import Study
+from rootpool.paper.plan import Measured
 
 RATES = (0.08,) * 4 + (0.008,) * 2 + (0.0008,) * 2
 
@@ -42,17 +42,16 @@ def made_up(trial, error=20.0, noise=0.05, condition=(3e14, 5e13, 2e13), ratio=(
         }
         for epoch in range(8)
     ]
-    return {
-        "label": trial.label,
-        **trial.tags,
-        "seconds": 1.0,
-        "curves": curves,
-        "spectrum": spectrum,
-    }
+    return {"seconds": 1.0, "curves": curves, "spectrum": spectrum}
 
 
-def study(bench, trials, errors=None, **options):
-    """A study whose runs have the given final errors by label, 20 by default."""
+def study(plan, trials, errors=None, **options):
+    """Runs that have the given final errors by label, 20 by default."""
     errors = errors or {}
     results = [made_up(trial, errors.get(trial.label, 20.0), **options) for trial in trials]
-    return Study(bench, trials, results)
+    return Measured(plan, trials, results)
+
+
+def verdicts(result):
+    """The verdicts on the questions of a result."""
+    return [answer["verdict"] for answer in result.series["answers"]]

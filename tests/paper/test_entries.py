@@ -2,73 +2,74 @@
 
 import pytest
 
-from rootpool.paper.bench import Bench
-from rootpool.paper.entries import ENTRIES, choose, claim, source, title
+from rootpool.paper.entries import ENTRIES, choose, register
+from rootpool.paper.plan import Plan
 from rootpool.paper.published import load_published
 from rootpool.paper.theory import THEORY
-from rootpool.train.recipes import load_recipe, recipe_names
-from rootpool.train.settings import apply_overrides, resolve
+from rootpool.recipes import apply_overrides, load_recipe
+from rootpool.train.settings import resolve
 
 
-def test_every_table_and_figure_has_an_entry_and_the_other_way_round():
+def test_every_claim_of_the_paper_has_an_entry():
     published = load_published()
-    expected = {t.entry for t in published.tables.values()}
-    expected |= {f.entry for f in published.figures.values()}
-    assert len(expected) == 11 + 5
-    assert set(ENTRIES) == expected | set(THEORY) | {"text:seeds"}
-    for name in expected:
-        assert claim(name) == source(name).claim
+    for kind in (published.tables, published.figures, published.texts):
+        for source in kind.values():
+            assert ENTRIES[source.entry].claim == source.claim
 
 
-def test_what_runs_here_and_what_needs_more():
-    bench = Bench()
-    assert [n for n, entry in ENTRIES.items() if not entry.suits(bench)] == ["table:fgvc"]
-    trained = {n for n, entry in ENTRIES.items() if entry.trials(bench)} - {"table:fgvc"}
-    assert trained == {
-        "figure:training-curves",
-        "figure:precision-and-smoothness",
-        "figure:eigenvalue-ratio",
-        "figure:smooth-gradients",
-        "figure:warm-up-curves",
-        "table:condition-number",
-        "table:alexnet",
-        "table:resnet",
-        "table:warm-up-epochs",
-        "text:seeds",
-    }
-    assert len(ENTRIES["text:seeds"].trials(bench)) == 5  # whatever --seeds is
+def test_an_entry_trains_the_methods_of_its_table_and_ours():
+    published, plan = load_published(), Plan(seeds=1)
+    for entry in ENTRIES.values():
+        trained = {trial.tags["method"] for trial in entry.trials(plan)}
+        source = published.find(entry.name)
+        assert not trained or set(source.trained) <= trained <= {*source.trained, "exact"}
+
+
+def test_fine_tuning_is_not_for_the_embedded_data():
+    assert not ENTRIES["table:fgvc"].suits(Plan())
+    assert ENTRIES["table:alexnet"].suits(Plan())
+
+
+def test_entries_whose_methods_are_not_chosen_are_left_out():
+    plan = Plan(methods=("gap", "exact"))
+    assert not ENTRIES["table:condition-number"].suits(plan)
+    assert not ENTRIES["figure:training-curves"].suits(plan)
+    assert ENTRIES["table:resnet"].suits(plan)
+
+
+def test_five_seeds_whatever_is_asked_for():
+    assert len(ENTRIES["text:seeds"].trials(Plan(seeds=1))) == 5
 
 
 @pytest.mark.parametrize("name", [n for n, entry in ENTRIES.items() if entry.full])
 def test_commands_at_full_size_can_be_run(name):
-    for pattern in ENTRIES[name].full:
-        recipe, *overrides = pattern.format(method="svd-pade").split()
-        assert recipe in recipe_names()
-        resolve(apply_overrides(load_recipe(recipe).config, overrides))
+    for full in ENTRIES[name].full:
+        recipe = full.recipe("svd-pade")
+        resolve(apply_overrides(load_recipe(recipe).config, full.overrides))
+        assert recipe in full.command("svd-pade")
 
 
 def test_titles_differ():
-    titles = [title(name) for name in ENTRIES]
+    titles = [entry.title for entry in ENTRIES.values()]
     assert len(set(titles)) == len(titles)
-    assert title("table:fgvc") == "Table 4: fine-grained data"
+    assert ENTRIES["table:fgvc"].title == "Table 4: fine-grained data"
 
 
 def test_choose():
-    assert choose([]) == list(ENTRIES)
-    assert choose(["theory"]) == list(THEORY)
-    assert choose(["table:speed", "figure:eigenvalue-ratio"]) == [
+    assert choose([]) == list(ENTRIES.values())
+    assert [entry.name for entry in choose(["theory"])] == [s.entry for s in THEORY]
+    assert [entry.name for entry in choose(["table:speed", "figure:eigenvalue-ratio"])] == [
         "figure:eigenvalue-ratio",  # in the order of the report
         "table:speed",
     ]
 
 
-@pytest.mark.parametrize(
-    ("name", "near"),
-    [
-        ("table:sped", "table:speed"),
-        ("speed", "table:speed"),
-    ],
-)
-def test_unknown_entry(name, near):
-    with pytest.raises(ValueError, match=f"unknown entry '{name}'; did you mean .*{near}"):
+def test_an_entry_cannot_be_registered_twice():
+    with pytest.raises(ValueError, match="there is already an entry 'table:speed'"):
+        register(ENTRIES["table:speed"])
+
+
+@pytest.mark.parametrize("name", ["table:sped", "speed"])
+def test_unknown_entry(name):
+    with pytest.raises(ValueError, match=f"unknown entry '{name}'; did you mean .*table:speed"):
         choose([name])

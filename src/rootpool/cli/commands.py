@@ -110,38 +110,48 @@ def _recipes(arguments: Arguments) -> int:
     return recipes(arguments.words)
 
 
-def _demo_arguments(parser: argparse.ArgumentParser) -> None:
+def _study_arguments(parser: argparse.ArgumentParser, name: str, seeds: int) -> None:
+    """What ``demo`` and ``paper`` share: both train by recipes and write a page."""
     add = parser.add_argument
-    add("--output", default="runs/demo", metavar="FOLDER", help="default: %(default)s")
-    add("--seeds", type=int, default=1, metavar="N", help="repetitions (default: %(default)s)")
-    add(
+    add("--output", default=f"runs/{name}", metavar="FOLDER", help="default: %(default)s")
+    add("--runs", metavar="FOLDER", help="of the trainings; can be shared (default: in the output)")
+    add("--seeds", type=int, default=seeds, metavar="N", help="repetitions (default: %(default)s)")
+    add("--workers", type=int, metavar="N", help="trainings at a time (default: one per core)")
+    add("--markdown", metavar="FILE", help="of the Markdown report (default: in the output)")
+
+
+def _demo_arguments(parser: argparse.ArgumentParser) -> None:
+    _study_arguments(parser, "demo", seeds=1)
+    parser.add_argument(
         "--methods",
         nargs="+",
         metavar="METHOD",
         help="default: a selection; 'all' for every method",
     )
-    add("--workers", type=int, metavar="N", help="runs at a time (default: one per core)")
 
 
 def _demo(arguments: Arguments) -> int:
     from rootpool.paper.demo import demo
 
-    return demo(arguments.output, arguments.seeds, arguments.methods, arguments.workers)
+    return demo(
+        arguments.output,
+        runs=arguments.runs,
+        seeds=arguments.seeds,
+        methods=arguments.methods,
+        workers=arguments.workers,
+        markdown=arguments.markdown,
+    )
 
 
 def _paper_arguments(parser: argparse.ArgumentParser) -> None:
+    _study_arguments(parser, "paper", seeds=3)
     add = parser.add_argument
     add("entries", nargs="*", metavar="ENTRY", help="such as table:speed or theory; default: all")
     add("--list", action="store_true", help="list the entries and stop")
-    add("--output", default="runs/paper", metavar="FOLDER", help="default: %(default)s")
-    add(
-        "--seeds", type=int, default=3, metavar="N", help="of every training (default: %(default)s)"
-    )
-    add("--workers", type=int, metavar="N", help="trainings at a time (default: one per core)")
+    add("--methods", nargs="+", metavar="METHOD", help="default: those of each table, and ours")
     add("--data", metavar="PATH", help="train on these images instead of the embedded ones")
     add("--recipes", metavar="FAMILY", help="such as resnet50-imagenet (default: by the data)")
     add("--weights", metavar="FILE", help="a checkpoint to start from (fine-tuning)")
-    add("--markdown", metavar="FILE", help="of the Markdown report (default: in the output)")
 
 
 def _paper(arguments: Arguments) -> int:
@@ -152,7 +162,9 @@ def _paper(arguments: Arguments) -> int:
     return paper(
         arguments.entries,
         output=arguments.output,
+        runs=arguments.runs,
         seeds=arguments.seeds,
+        methods=arguments.methods,
         workers=arguments.workers,
         data=arguments.data,
         recipes=arguments.recipes,

@@ -1,9 +1,9 @@
-r"""How well Taylor polynomials and Padé approximants stand for :math:`1/(1 - x)`, exactly measured.
+r"""How well Taylor polynomials and Padé approximants approximate :math:`1/(1 - x)`, measured exactly.
 
-Two errors, both in rational arithmetic. That of the *approximant* is what degree and ratio do:
-:math:`x^{K+1}/(1-x)` for Taylor, and none at all for Padé, since :math:`1/(1-x)` is its own
-approximant. That of the *kernel* is what our gradient rule really returns in floating point, rounding
-included: it cannot be guaranteed below half a unit in the last place of the result.
+Two errors, both in rational arithmetic. The error of the *approximant* depends on degree and ratio:
+:math:`x^{K+1}/(1-x)` for Taylor, and zero for Padé, since :math:`1/(1-x)` is its own approximant. The
+error of the *kernel* is that of our gradient rule in floating point, rounding included: it cannot be
+guaranteed below half a unit in the last place of the result.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 from rootpool.analysis import Record
 from rootpool.linalg import GradientRule, Pade, Taylor
 
-from .approximants import pade_coefficients
+from .approximants import pade_approximant
 
 __all__ = ["FAMILIES", "approximation_errors", "kernel_error"]
 
@@ -33,10 +33,10 @@ def _taylor(degree: int) -> Callable[[Fraction], Fraction]:
 
 def _diagonal_pade(degree: int) -> Callable[[Fraction], Fraction]:
     """The approximant that agrees with the series up to ``degree``, half of it in each polynomial."""
-    return pade_coefficients([1] * (degree + 1), degree - degree // 2, degree // 2)
+    return pade_approximant([1] * (degree + 1), degree - degree // 2, degree // 2)
 
 
-# The approximant of some degree, and the rule that has it for a kernel.
+# For each family: the approximant of a degree, and the gradient rule that uses it as its kernel.
 FAMILIES: dict[
     str, tuple[Callable[[int], Callable[[Fraction], Fraction]], Callable[[int], GradientRule]]
 ] = {"taylor": (_taylor, Taylor), "pade": (_diagonal_pade, Pade)}

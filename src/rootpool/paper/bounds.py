@@ -1,13 +1,14 @@
-r"""How large a kernel entry can become, by formula and by looking for it.
+r"""How large a kernel entry can become: by formula, and by a search.
 
-A kernel method sees eigenvalues that are at least a floor (eps in the paper). Two of them are the more
-dangerous the smaller they are, and either tie or differ by one unit in the last place, which at eps is
+A kernel method sees eigenvalues that are at least a floor (eps in the paper). The kernel is largest
+where two eigenvalues are small and either equal or one unit in the last place apart, which at eps is
 :math:`\epsilon\,\epsilon`: the ordinary kernel has no bound but :math:`\epsilon^{-2}`.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor
@@ -15,18 +16,13 @@ from torch import Tensor
 from rootpool.analysis import Record
 from rootpool.analysis.gradients import kernel_rule
 from rootpool.linalg import GradientRule
-from rootpool.nn import METHODS, KernelBound, Method, SVDNewton, resolve_method
+from rootpool.nn import KernelBound, Method, SVDNewton, resolve_method
 
-__all__ = [
-    "bound_by_formula",
-    "bound_by_search",
-    "newton_bound_by_search",
-    "upper_bounds",
-]
+__all__ = ["bound_by_formula", "bound_by_search", "newton_bound_by_search", "upper_bounds"]
 
 
 def bound_by_formula(method: str | Method, dtype: torch.dtype = torch.float64) -> KernelBound:
-    """The largest kernel entry that a method of the paper can meet in some precision.
+    """The largest kernel entry that a method can meet in some precision.
 
     For ``svd-newton``, which has no kernel, the largest divided difference of the iteration, in the
     unit where the trace is one. For ``exact`` the largest coefficient of its gradient to the features.
@@ -104,20 +100,19 @@ def newton_bound_by_search(iterations: int, points: int = 400) -> tuple[float, t
     return float(quotient[i, j].abs()), (float(a[i]), float(a[j]))
 
 
-def upper_bounds(dtype: torch.dtype = torch.float64) -> list[Record]:
-    """For every method of the paper that has one: the bound by formula and by search."""
+def upper_bounds(methods: Iterable[str], dtype: torch.dtype = torch.float64) -> list[Record]:
+    """For each of the methods that has a kernel: its bound by formula and by search."""
     records: list[Record] = []
-    for name, kind in METHODS.items():
-        method = kind()
-        rule, bound = kernel_rule(method), method.kernel_bound(dtype)
-        if bound is None:
-            continue
+    for name in methods:
+        method = resolve_method(name)
+        rule = kernel_rule(method)
         if isinstance(method, SVDNewton):
             searched, pair = newton_bound_by_search(method.iterations)
         elif rule is not None:
             searched, pair = bound_by_search(rule, dtype)
         else:
             continue
+        bound = bound_by_formula(method, dtype)
         records.append(
             {
                 "method": name,

@@ -1,10 +1,11 @@
-"""``rootpool paper``: run what has no result yet, and write the report."""
+"""``rootpool paper``: train and measure what has no result yet, and write the report."""
 
 from __future__ import annotations
 
 import functools
 import hashlib
 import json
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
@@ -12,31 +13,33 @@ from pathlib import Path
 import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 import rootpool
 from rootpool.analysis import write_records
+from rootpool.analysis.records import to_json
 from rootpool.files import write_atomically
+from rootpool.report import Page
 from rootpool.train.study import Event, Trial, run_trials
 
-from .bench import Bench, Run, Study
-from .entries import ENTRIES, Entry, choose, claim, title
-from .report import make_page
+from .entries import choose
+from .entry import Entry
+from .plan import Measured, Plan, Run
+from .report import MARKS, make_page
 from .result import Result
 
-__all__ = ["paper", "show_entries"]
+__all__ = ["measure_entries", "paper", "show_entries", "train", "write_page"]
 
-MARKS = {True: "[green]✓ shows[/]", False: "[red]✗ does not show[/]", None: "[yellow]≈ unclear[/]"}
+COLOURS = {"supported": "green", "contradicted": "red", "inconclusive": "yellow"}
 
 
 def show_entries(names: Sequence[str] = ()) -> int:
-    """Print the names of entries with their claims."""
-    table = Table()
-    for heading in ("entry", "in the paper", "claim"):
-        table.add_column(heading, overflow="fold")
-    for name in choose(names):
-        table.add_row(name, title(name), claim(name) or "")
-    Console().print(table)
+    """Print the name of each entry, with its title and its claim below."""
+    console = Console(highlight=False)
+    for entry in choose(names):
+        console.print(f"[bold]{entry.name}[/]", soft_wrap=True)
+        for text in (entry.title, entry.claim):
+            for line in textwrap.wrap(text, max(40, console.width - 4)):
+                console.print(f"    {line}", markup=False)
     return 0
 
 
@@ -44,61 +47,43 @@ def paper(
     names: Sequence[str] = (),
     *,
     output: str | Path = "runs/paper",
+    runs: str | Path | None = None,
     seeds: int = 3,
+    methods: Sequence[str] | None = None,
     workers: int | None = None,
     data: str | None = None,
     recipes: str | None = None,
     weights: str | None = None,
     markdown: str | Path | None = None,
 ) -> int:
-    """Measure entries, or what is left of them, and write ``report.html`` and ``report.md``.
+    """Measure entries, or what is left of them; write ``index.html``, ``report.md``, ``results.json``.
 
     Args:
         names: entries, or kinds of entries; all by default.
-        output: results, runs and the report.
+        output: folder of the results and the report.
+        runs: folder of the trainings, which commands can share; by default in the output.
         seeds: repetitions of every training.
-        workers: trainings at a time; None for one a core.
+        methods: those to compare; by default the paper's and ours.
+        workers: trainings at a time; None for one per core.
         data: a folder of images instead of the embedded ones.
-        recipes: what the names of the recipes begin with; by default what the layout of the data says.
+        recipes: the family of recipes; by default what the layout of the data says.
         weights: a checkpoint to start from, which fine-tuning needs.
-        markdown: where else than in the output to put the Markdown report.
+        markdown: where to write the Markdown report instead of the output.
     """
     chosen = choose(names)
-    bench = Bench.of(data, recipes, weights, seeds)
-    output, console = Path(output), Console()
-    here = {name: ENTRIES[name] for name in chosen if ENTRIES[name].suits(bench)}
-    trials = {name: entry.trials(bench) for name, entry in here.items()}
-    runs = _train(trials.values(), output / "runs", workers, console)
-    results: dict[str, Result | None] = {}
-    for name in chosen:
-        if name not in here:
-            results[name] = None
-            console.print(f"  {name}: needs more than is here, see the report", highlight=False)
-            continue
-        study = Study(
-            bench, trials[name], [runs[t.key] | _tags(t) for t in trials[name]], output / "runs"
-        )
-        result = results[name] = _measure(name, here[name], study, output / "results")
-        console.print(f"  {name}: {MARKS[result.shows]}", highlight=False)
-    page = make_page(results, bench)
-    written = [
-        page.write(output / "report.html"),
-        page.write_markdown(markdown or output / "report.md"),
-    ]
-    console.print("Look at " + " and ".join(str(path) for path in written), highlight=False)
+    options = {"weights": weights, "seeds": seeds, "methods": methods and tuple(methods)}
+    plan = Plan.for_data(data, recipes, **options)
+    output, console = Path(output), Console(highlight=False)
+    runs = Path(runs or output / "runs")
+    trained = train([t for e in chosen if e.suits(plan) for t in e.trials(plan)], runs, workers)
+    results = measure_entries(chosen, plan, trained, runs, output / "results", console)
+    write_page(make_page(results, plan), trained, output, markdown, console)
     return 0
 
 
-def _tags(trial: Trial) -> Run:
-    """A result is shared by every trial of the same settings; its label is that of this one."""
-    return {"label": trial.label, **trial.tags}
-
-
-def _train(
-    needed: Iterable[Sequence[Trial]], folder: Path, workers: int | None, console: Console
-) -> dict[str, Run]:
-    """The results of all runs by key, with a bar that says what was trained last."""
-    trials = list({trial.key: trial for found in needed for trial in found}.values())
+def train(needed: Iterable[Trial], folder: Path, workers: int | None = None) -> dict[str, Run]:
+    """The results of all runs by key, with a bar that names the last one."""
+    trials = list({trial.key: trial for trial in needed}.values())
     if not trials:
         return {}
     firsts = {f.key: f for trial in trials if (f := trial.first_stage) is not None}
@@ -109,7 +94,6 @@ def _train(
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         TextColumn("{task.description}"),
-        console=console,
     )
     with bar:
         task = bar.add_task("", total=len(every))
@@ -119,23 +103,67 @@ def _train(
             text = f"{trial.label}, seed {trial.tags['seed']}"
             if event.record is not None:
                 text += f", epoch {event.record['epoch'] + 1}"
+                if "val_error" in event.record:
+                    text += f": {event.record['val_error']:.1f} % error"
             bar.update(task, advance=int(event.done), description=text)
 
         results = run_trials(trials, folder, workers=workers, on_event=on_event)
     return {trial.key: result for trial, result in zip(trials, results, strict=True)}
 
 
-def _measure(name: str, entry: Entry, study: Study, folder: Path) -> Result:
-    """The result from its file, if it was made from the same by the same; else measured and kept."""
-    key = _key(name, {"runs": [t.key for t in study.trials], "depends": entry.depends()})
-    stem = name.replace(":", "-")
+def measure_entries(
+    entries: Sequence[Entry],
+    plan: Plan,
+    trained: Mapping[str, Run],
+    runs: Path,
+    folder: Path,
+    console: Console,
+) -> dict[str, Result | None]:
+    """Results by name of the entry, and None for those that the plan cannot make; print the verdicts."""
+    results: dict[str, Result | None] = {}
+    for entry in entries:
+        if not entry.suits(plan):
+            results[entry.name] = None
+            console.print(f"  {entry.name}: – not measured, the report says what it needs")
+            continue
+        trials = entry.trials(plan)
+        study = Measured(plan, trials, [trained[trial.key] for trial in trials], runs)
+        result = results[entry.name] = _kept(entry, study, folder)
+        word = result.verdict
+        console.print(f"  {entry.name}: [{COLOURS[word]}]{MARKS[word]} {word}[/]")
+    return results
+
+
+def write_page(
+    page: Page,
+    trained: Mapping[str, Run],
+    output: Path,
+    markdown: str | Path | None,
+    console: Console,
+) -> None:
+    """Write the page as HTML and Markdown, and the runs as JSON; print where."""
+    if trained:
+        write_atomically(output / "results.json", to_json(list(trained.values())))
+    text = page.write_markdown(markdown or output / "report.md")
+    where = page.write(output / "index.html").resolve().as_uri()
+    console.print(f"Look at [bold]{where}[/], or at {text}", soft_wrap=True)
+
+
+# --------------------------------------------------------------------------------------------------
+# Results that are kept
+
+
+def _kept(entry: Entry, study: Measured, folder: Path) -> Result:
+    """The result from its file, if the same code made it from the same; else measured and kept."""
+    key = _key(entry.name, {"runs": [t.key for t in study.trials], "depends": entry.depends()})
+    stem = entry.name.replace(":", "-")
     file = folder / f"{stem}-{key}.json"
     if file.is_file():
         try:
             return Result.from_json(file.read_text(encoding="utf-8"))
         except ValueError as error:
             raise ValueError(
-                f"{file} is damaged ({error}); remove it, and it is made anew"
+                f"{file} is corrupt ({error}); delete it and it will be recomputed"
             ) from error
     result = entry.compute(study)
     write_atomically(file, result.to_json())
@@ -145,7 +173,7 @@ def _measure(name: str, entry: Entry, study: Study, folder: Path) -> Result:
 
 
 def _key(name: str, made_from: Mapping[str, object]) -> str:
-    """A hash of everything that a result depends on, our own code of it included."""
+    """A hash of everything that a result depends on, the code of this package included."""
     versions = [rootpool.__version__, str(torch.__version__), _source()]
     text = json.dumps([name, versions, made_from], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -153,7 +181,7 @@ def _key(name: str, made_from: Mapping[str, object]) -> str:
 
 @functools.cache
 def _source() -> str:
-    """A hash of the code in this package: another verdict is another result."""
+    """A hash of the code in this package: other code may come to another verdict."""
     found = hashlib.sha256()
     folders = [resources.files(__package__)]
     while folders:

@@ -1,4 +1,4 @@
-"""What happens during training: curves, condition numbers, the first two eigenvalues."""
+"""Measures of the training itself: curves, condition numbers, the first two eigenvalues."""
 
 from __future__ import annotations
 
@@ -10,22 +10,12 @@ from torch import Tensor
 from rootpool.analysis import Record, covariance_eigenvalues
 from rootpool.analysis.statistics import PairedDifference, describe, paired_difference
 
-from .bench import Study
-from .judge import LEVEL, Answer, compare_by_question, conclude, count, is_better, is_level
+from .judge import Answer, answers_from_runs, comparison_records, conclude
 from .networks import features, networks
+from .plan import Measured
 from .published import Figure, Table, load_published
-from .result import Result
-from .rows import (
-    HYBRID,
-    PADE,
-    SVD,
-    Row,
-    comparison_records,
-    curve_records,
-    endings,
-    settings_of,
-    side_by_side,
-)
+from .result import Result, Verdict, verdict_of
+from .rows import Row, curve_records, endings, settings_of, side_by_side
 
 __all__ = [
     "measure_condition_numbers",
@@ -35,19 +25,19 @@ __all__ = [
 ]
 
 TIE = 1.05  # a ratio of eigenvalues that counts as one
+NEWTON = "isqrt-cov"
 
 
-def _clearly(difference: PairedDifference) -> bool | None:
-    """Whether a mean is above zero; None where the seeds do not tell."""
-    return difference.mean > 0 if difference.clear else None
+def _clearly_positive(difference: PairedDifference) -> Verdict:
+    return verdict_of(difference.mean > 0 if difference.clear else None)
 
 
 # --------------------------------------------------------------------------------------------------
 # Figure 1
 
 
-def _gaps(rows: Sequence[Row], epoch: int) -> list[float]:
-    """By seed: training error of the SVD methods minus that of iSQRT-COV after an epoch."""
+def _gaps(rows: Sequence[Row], epoch: int, methods: Sequence[str]) -> list[float]:
+    """For each seed: mean training error of the methods minus that of iSQRT-COV after an epoch."""
 
     def errors(seed: int, methods: Sequence[str]) -> list[float]:
         return [
@@ -57,34 +47,30 @@ def _gaps(rows: Sequence[Row], epoch: int) -> list[float]:
         ]
 
     seeds = sorted({row["seed"] for row in rows})
-    return [fmean(errors(seed, SVD)) - fmean(errors(seed, ["isqrt-cov"])) for seed in seeds]
+    return [fmean(errors(seed, methods)) - fmean(errors(seed, [NEWTON])) for seed in seeds]
 
 
-def measure_training_curves(figure: Figure, study: Study) -> Result:
+def measure_training_curves(figure: Figure, study: Measured) -> Result:
     """Standalone training: the gap to iSQRT-COV at the end of each stage of the learning rate."""
-    runs = study.of(protocol="standalone")
+    runs = study.runs(protocol="standalone")
     rows = [row for row in curve_records(runs) if row["method"] != "gap"]
-    stages = [*study.bench.milestones, study.bench.epochs]
-    gaps = {end: _gaps(rows, end - 1) for end in stages}
+    stages = [*study.plan.milestones, study.plan.epochs]
+    gaps = {end: _gaps(rows, end - 1, figure.members("svd")) for end in stages}
     first, last = gaps[stages[0]], gaps[stages[-1]]
     shrinks = paired_difference(first, last)
     stays = paired_difference(last, [0.0] * len(last))
-    pade = compare_by_question(endings(runs), {"pade": [(PADE, m) for m in SVD if m != PADE]})
     sizes = ", ".join(f"{fmean(gap):.2f} after epoch {end}" for end, gap in gaps.items())
     answers = [
         Answer(
             f"The gap in training error to iSQRT-COV shrinks as the rate decays. Here it is {sizes} "
             f"(points, mean of the SVD methods).",
-            _clearly(shrinks),
+            _clearly_positive(shrinks),
         ),
         Answer(
             f"The gap stays. Here the SVD methods are {describe(stays)} than iSQRT-COV.",
-            _clearly(stays),
+            _clearly_positive(stays),
         ),
-        Answer(
-            f"SVD-Pade is the best of the SVD methods in validation. Here: {count(pade['pade'])}.",
-            is_better(pade["pade"]),
-        ),
+        *answers_from_runs(figure, endings(runs)),
     ]
     records: list[Record] = [
         {
@@ -94,50 +80,25 @@ def measure_training_curves(figure: Figure, study: Study) -> Result:
         }
         for end, gap in gaps.items()
     ]
-    return conclude(
-        figure.entry, figure.claim, answers, records, settings_of(study.bench), curves=rows
-    )
+    return conclude(figure, answers, records, settings_of(study.plan), curves=rows)
 
 
 # --------------------------------------------------------------------------------------------------
 # Figure 5
 
 
-def measure_warm_up_curves(figure: Figure, study: Study) -> Result:
+def measure_warm_up_curves(figure: Figure, study: Measured) -> Result:
     """The last stage of hybrid training against iSQRT-COV and against MPN-COV."""
-    chosen = [*study.of(protocol="hybrid"), *study.of(methods=["isqrt-cov"])]
-    questions = {
-        "newton": [(m + HYBRID, "isqrt-cov") for m in SVD],
-        "mpn": [(m + HYBRID, "mpn-cov" + HYBRID) for m in SVD if m != "mpn-cov"],
-    }
-    found = compare_by_question(endings(chosen), questions)
-    answers = [
-        Answer(
-            f"Every SVD method is level with iSQRT-COV, within {LEVEL:g} point, or better. "
-            f"Here: {count(found['newton'])}.",
-            is_level(found["newton"]),
-        ),
-        Answer(
-            f"Smooth gradients make no difference: the remedies are level with MPN-COV, within "
-            f"{LEVEL:g} point. Here: {count(found['mpn'])}.",
-            is_level(found["mpn"], side="either"),
-        ),
-    ]
-    start = study.bench.switch or 0
-    curves = [row for row in curve_records(chosen) if row["epoch"] >= start - 1]
+    chosen = [*study.runs(protocol="hybrid"), *study.runs(method=NEWTON)]
+    rows = endings(chosen)
+    start = study.plan.switch or 0
     return conclude(
-        figure.entry,
-        figure.claim,
-        answers,
+        figure,
+        answers_from_runs(figure, rows),
         [],
-        settings_of(study.bench),
-        curves=curves,
-        comparisons=comparison_records(
-            {
-                "Hybrid, against iSQRT-COV.": found["newton"],
-                "Hybrid, against MPN-COV.": found["mpn"],
-            }
-        ),
+        settings_of(study.plan),
+        curves=[row for row in curve_records(chosen) if row["epoch"] >= start - 1],
+        comparisons=comparison_records(figure, rows),
     )
 
 
@@ -145,10 +106,12 @@ def measure_warm_up_curves(figure: Figure, study: Study) -> Result:
 # Table 1
 
 
-def measure_condition_numbers(table: Table, study: Study) -> Result:
+def measure_condition_numbers(table: Table, study: Measured) -> Result:
     """Condition numbers in the first epoch of each learning rate, and what is behind them."""
-    spectra = curve_records(study.of(protocol="standalone", methods=["mpn-cov"]), "spectrum")
-    epochs = dict(zip(table.columns, [0, *study.bench.milestones], strict=False))
+    spectra = curve_records(study.runs(protocol="standalone", method="mpn-cov"), "spectrum")
+    # The paper's columns are the first epochs of its learning rates; ours may have fewer rates.
+    starts = [0, *study.plan.milestones][: len(table.columns)]
+    epochs = dict(zip(table.columns[: len(starts)], starts, strict=True))
     seeds = sorted({row["seed"] for row in spectra})
 
     def at(epoch: int, value: str) -> list[float]:
@@ -171,11 +134,11 @@ def measure_condition_numbers(table: Table, study: Study) -> Result:
                 for c, mean in zip(condition, means, strict=True)
             )
             + ".",
-            _clearly(falls),
+            _clearly_positive(falls),
         ),
         Answer(
             f"It falls from above {limit:.0e} to below.",
-            means[0] > limit > means[-1],
+            verdict_of(means[0] > limit > means[-1]),
         ),
     ]
     beside = {
@@ -186,11 +149,10 @@ def measure_condition_numbers(table: Table, study: Study) -> Result:
     cells = {("MPN-COV", column): values for column, values in condition.items()}
     cells |= {(n, c): at(e, value) for n, value in beside.items() for c, e in epochs.items()}
     return conclude(
-        table.entry,
-        table.claim,
+        table,
         answers,
         side_by_side(table, cells),
-        {**settings_of(study.bench), "our epochs": ", ".join(str(e + 1) for e in epochs.values())},
+        {**settings_of(study.plan), "our epochs": ", ".join(str(e + 1) for e in epochs.values())},
         spectrum=spectra,
     )
 
@@ -199,15 +161,15 @@ def measure_condition_numbers(table: Table, study: Study) -> Result:
 # Figure 3
 
 
-def measure_eigenvalue_ratio(figure: Figure, study: Study) -> Result:
+def measure_eigenvalue_ratio(figure: Figure, study: Measured) -> Result:
     """The first eigenvalue over the second: its mean over the steps, and its least at some moments."""
-    spectra = curve_records(study.of(protocol="standalone", methods=["mpn-cov"]), "spectrum")
+    spectra = curve_records(study.runs(protocol="standalone", method="mpn-cov"), "spectrum")
     steps = sorted({row["step"] for row in spectra})
     first, last = (
         [row["eigenvalue_ratio"] for row in spectra if row["step"] == step]
         for step in (steps[0], steps[-1])
     )
-    ratios: dict[str, list[Tensor]] = {}  # by moment, one a seed
+    ratios: dict[str, list[Tensor]] = {}  # by moment, one per seed
     for network in networks(study, ["mpn-cov"]):
         lam = covariance_eigenvalues(features(network))
         ratios.setdefault(network.moment, []).append(lam[:, 0] / lam[:, 1])
@@ -223,18 +185,11 @@ def measure_eigenvalue_ratio(figure: Figure, study: Study) -> Result:
         Answer(
             f"The ratio falls during training. Here its mean over a batch goes from {fmean(first):.2f} "
             f"to {fmean(last):.2f} in {steps[-1]} steps.",
-            _clearly(paired_difference(first, last)),
+            _clearly_positive(paired_difference(first, last)),
         ),
         Answer(
             f"It reaches one (below {TIE:g}) for some covariances. Here the lowest is {least:.3f}.",
-            least < TIE,
+            verdict_of(least < TIE),
         ),
     ]
-    return conclude(
-        figure.entry,
-        figure.claim,
-        answers,
-        records,
-        settings_of(study.bench),
-        spectrum=spectra,
-    )
+    return conclude(figure, answers, records, settings_of(study.plan), spectrum=spectra)

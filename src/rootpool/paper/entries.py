@@ -1,181 +1,49 @@
-"""One table of all entries: every table and figure of the paper, its text on seeds, and the theory."""
+"""The table of all entries: every table and figure of the paper, its text on seeds, and the theory.
+
+A new entry is a line here; :func:`register` adds one from elsewhere.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import Any
 
-from rootpool.analysis import Record, machine
-from rootpool.report import Mono, Picture, Text
+from rootpool.analysis import machine
+from rootpool.report import Mono
 from rootpool.train.study import Trial
 from rootpool.unknown import unknown_name
 
 from . import pictures
-from .bench import Bench, Study
 from .dynamics import (
     measure_condition_numbers,
     measure_eigenvalue_ratio,
     measure_training_curves,
     measure_warm_up_curves,
 )
-from .numerical import NUMERICAL
-from .published import Figure, Table, load_published
+from .entry import Elsewhere, Entry, FullSize, entry_of_source, entry_of_statement
+from .numerical import measure_approximation_errors, measure_speed, measure_upper_bounds
+from .plan import Plan
+from .published import load_published
 from .result import Result
 from .smoothness import measure_precision, measure_smooth_gradients
-from .tables import ERROR_TABLES, measure_fine_grained, measure_seeds, measure_warm_ups
+from .tables import measure_errors, measure_seeds
 from .theory import THEORY
-from .theory.explained import EXPLAINED
 
-__all__ = ["ENTRIES", "Entry", "choose"]
+__all__ = ["ENTRIES", "choose", "register"]
 
-FINE_GRAINED = ("birds", "dogs", "cars")
+FINE_GRAINED = {"birds": "CUB_200_2011", "dogs": "stanford-dogs", "cars": "stanford-cars"}
 
-
-def _nothing(bench: Bench) -> list[Trial]:
-    return []
-
-
-def _no_picture(result: Result, bench: Bench) -> list[Picture]:
-    return []
-
-
-@dataclass(frozen=True)
-class Elsewhere:
-    """What an entry needs that is not here, and a command for where it is, with what that makes."""
-
-    needs: str
-    command: str
-    makes: str
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One entry.
-
-    Args:
-        compute: from a study to the result; a study without runs where no training is needed.
-        draw: the pictures of a result.
-        trials: the runs that it rests on.
-        suits: whether the recipes of a bench can make it.
-        elsewhere: what the report says where they cannot.
-        full: recipes of the paper's own experiment, as patterns for a reader to run.
-        depends: what else the result depends on, such as the machine.
-        form: of the numbers in its table.
-        remark: what a reader must know to read the numbers.
-    """
-
-    compute: Callable[[Study], Result]
-    draw: pictures.Draw = _no_picture
-    trials: Callable[[Bench], list[Trial]] = _nothing
-    suits: Callable[[Bench], bool] = lambda bench: True
-    elsewhere: Elsewhere | None = None
-    full: Sequence[str] = ()
-    depends: Callable[[], Record] = dict
-    form: str = ".3g"
-    remark: Text = ""
-
-
-def source(name: str) -> Table | Figure | None:
-    """The table or figure of the paper that an entry is about."""
-    kind, _, id = name.partition(":")
-    published = load_published()
-    if kind == "table":
-        return published.tables.get(id)
-    return published.figures.get(id) if kind == "figure" else None
-
-
-def title(name: str) -> str:
-    """How the report calls an entry.
-
-    >>> title("table:speed"), title("theory:pade-rank")
-    ('Table 5: speed', 'Padé approximants of 1/(1 − x) are 1/(1 − x)')
-    """
-    if name in EXPLAINED:
-        return EXPLAINED[name].title
-    kind, _, id = name.partition(":")
-    found = source(name)
-    number = f" {found.number}" if found else ""
-    words = (PROPER.get(word, word) for word in id.split("-"))
-    return f"{kind.capitalize()}{number}: {' '.join(words)}"
-
-
-PROPER = {
-    "alexnet": "AlexNet",
-    "resnet": "ResNet",
-    "fgvc": "fine-grained data",
-    "taylor": "Taylor",
-    "pade": "Pade",
-    "appendix": "(appendix)",
-}
-
-
-def claim(name: str) -> str | None:
-    """What the paper claims there; None where the result says it."""
-    found = source(name)
-    return found.claim if found else None
-
-
-def _has_stages(bench: Bench) -> bool:
-    return bench.switch is not None
-
-
-def _of_table(id: str, measure: Callable[[Table, Study], Result]) -> Callable[[Study], Result]:
-    return lambda study: measure(load_published().tables[id], study)
-
-
-def _of_figure(id: str, measure: Callable[[Figure, Study], Result]) -> Callable[[Study], Result]:
-    return lambda study: measure(load_published().figures[id], study)
-
-
-def _numerical(
-    name: str, draw: pictures.Draw, form: str, depends: Callable[[], Record] = dict
-) -> Entry:
-    return Entry(lambda study: NUMERICAL[name](), draw, form=form, depends=depends)
-
-
-def _statement(name: str) -> Entry:
-    return Entry(lambda study: THEORY[name](), pictures.statement)
-
-
-def _trained(
-    compute: Callable[[Study], Result],
-    draw: pictures.Draw,
-    trials: Callable[[Bench], list[Trial]] = Bench.comparison,
-    full: Sequence[str] = ("alexnet-imagenet-{method}",),
-    form: str = ".1f",
-    remark: str = "",
-) -> Entry:
-    return Entry(
-        compute,
-        draw,
-        trials,
-        _has_stages,
-        IN_MINIATURE,
-        full,
-        form=form,
-        remark=remark,
-    )
-
-
-def _seeds(bench: Bench) -> list[Trial]:
-    count = int(load_published().statements["seeds"].value)
-    runs = bench.comparison(count, ["svd-pade"])
-    return [trial for trial in runs if trial.tags["protocol"] == "standalone"]
-
-
-def _of_mpn(bench: Bench) -> list[Trial]:
-    return bench.comparison(methods=["mpn-cov"])
-
-
-BOTH = ("alexnet-imagenet-{method}", "alexnet-imagenet-{method}-hybrid")
-RESNETS = tuple(f"resnet{n}-imagenet-{{method}}{end}" for n in (50, 101) for end in ("", "-hybrid"))
-BOUNDS = pictures.two_dots(
-    "largest kernel entry, logarithmic",
-    "Bounds as printed (hollow) and found by search here (filled).",
+ALEXNET = "alexnet-imagenet"
+STANDALONE, HYBRID = FullSize(ALEXNET), FullSize(ALEXNET, "hybrid")
+RESNETS = tuple(
+    FullSize(f"resnet{depth}-imagenet", protocol)
+    for depth in (50, 101)
+    for protocol in ("standalone", "hybrid")
 )
+SPECTRA = FullSize(ALEXNET, overrides=("spectrum_every=100",))
 
 IN_MINIATURE = Elsewhere(
-    "a schedule with stages, which these recipes do not have",
+    "a schedule with stages, which these recipes do not have, and the methods of the paper",
     "rootpool paper {name}",
     "All methods in miniature, with this report about them:",
 )
@@ -191,58 +59,140 @@ FROZEN = (
     Mono("rootpool birds --data CUB_200_2011 --methods"),
 )
 FUSED = (
-    "The MPN-COV measured here is not quite that of the paper. It has the same kernel, but put "
-    "together with the root, so that ties, which are infinite in the paper's equations, have their "
-    "right limit (see the statement on ties below). What the paper reports of MPN-COV in single "
-    "precision and of its rough gradients may well come from there."
+    "The MPN-COV measured here is not quite that of the paper. It has the same kernel, but combined with "
+    "the root, so that ties, which are infinite in the paper's equations, have their correct limit (see "
+    "the statement on ties below). This may explain what the paper reports about MPN-COV in single "
+    "precision and about its rough gradients."
 )
 CLAMPED = (
     "With fewer positions than channels (49 and 64 here, 169 and 256 in AlexNet) the smallest "
     "eigenvalues are zero and are raised to eps = 2.2e-16. This condition number is then λ₁ / eps, "
     "and says how large the features are, not how well conditioned they are; the other rows say that."
 )
+BOUNDS = pictures.two_dots(
+    "largest kernel entry, logarithmic",
+    "Bounds as printed (hollow) and found by search here (filled).",
+)
 
-ENTRIES: dict[str, Entry] = {
-    "figure:training-curves": _trained(
-        _of_figure("training-curves", measure_training_curves),
+
+# --------------------------------------------------------------------------------------------------
+# Kinds of entries
+
+
+def _numerical(name: str, measure: Callable[..., Result], **options: Any) -> Entry:
+    """An entry that needs no training."""
+    return entry_of_source(name, measure, **options)
+
+
+def _errors(name: str, **options: Any) -> Entry:
+    """A table of approximation errors."""
+    return _numerical(name, measure_approximation_errors, draw=pictures.errors, **options)
+
+
+def _trained(
+    name: str,
+    measure: Callable[..., Result],
+    draw: pictures.Draw,
+    trials: Callable[[Plan, Sequence[str]], list[Trial]] = Plan.comparison,
+    needs: Sequence[str] = (),
+    **options: Any,
+) -> Entry:
+    """An entry that compares trainings with two protocols.
+
+    Args:
+        trials: from a plan and the methods of the entry to the runs.
+        needs: methods that a comparison of others cannot do without; other trials need all.
+    """
+    source = load_published().find(name)
+    methods = source.trained if source else ()
+    if trials is not Plan.comparison:
+        needs = methods
+
+    def suits(plan: Plan) -> bool:
+        chosen = methods if plan.methods is None else plan.methods
+        return plan.switch is not None and set(needs) <= set(chosen)
+
+    options = {"full": (STANDALONE,), "form": ".1f", "suits": suits, **options}
+    return entry_of_source(
+        name,
+        measure,
+        draw=draw,
+        trials=lambda plan: trials(plan, methods),
+        elsewhere=options.pop("elsewhere", IN_MINIATURE),
+        **options,
+    )
+
+
+def _only_its_own(plan: Plan, methods: Sequence[str]) -> list[Trial]:
+    return plan.trials(methods)
+
+
+def _with_warm_ups(plan: Plan, methods: Sequence[str]) -> list[Trial]:
+    method, baseline = methods
+    return plan.warm_ups(method, baseline)
+
+
+def _seeds(plan: Plan, methods: Sequence[str]) -> list[Trial]:
+    count = int(load_published().statements["seeds"].value)
+    return plan.trials(methods, ["standalone"], count)
+
+
+# --------------------------------------------------------------------------------------------------
+
+ENTRIES: dict[str, Entry] = {}
+
+
+def register(entry: Entry) -> Entry:
+    """Add an entry: the command line and the report then know it."""
+    if entry.name in ENTRIES:
+        raise ValueError(f"there is already an entry {entry.name!r}")
+    ENTRIES[entry.name] = entry
+    return entry
+
+
+for _entry in (
+    _trained(
+        "figure:training-curves",
+        measure_training_curves,
         pictures.chain(
             pictures.curves(
                 "train_error", "Training error, standalone; the other methods in grey."
             ),
             pictures.curves("val_error", "Validation error, standalone."),
         ),
+        needs=("isqrt-cov", "svd-pade"),
         form=".2f",
     ),
-    "figure:precision-and-smoothness": _trained(
-        _of_figure("precision-and-smoothness", measure_precision),
-        pictures.chain(
-            pictures.curves(
-                "train_error", "Training error; dashed: the root in float32.", crowded=False
-            ),
-            pictures.smoothness,
-        ),
-        Bench.precisions,
-        ("alexnet-imagenet-mpn-cov model.compute_dtype=float32",),
+    _trained(
+        "figure:precision-and-smoothness",
+        measure_precision,
+        pictures.chain(pictures.precisions, pictures.smoothness),
+        Plan.precisions,
+        full=(FullSize(ALEXNET, overrides=("model.compute_dtype=float32",)),),
         form=".2f",
         remark=FUSED,
     ),
-    "figure:eigenvalue-ratio": _trained(
-        _of_figure("eigenvalue-ratio", measure_eigenvalue_ratio),
+    _trained(
+        "figure:eigenvalue-ratio",
+        measure_eigenvalue_ratio,
         pictures.spectrum(
             "eigenvalue_ratio", "First eigenvalue over the second, mean over a batch."
         ),
-        _of_mpn,
-        ("alexnet-imagenet-mpn-cov spectrum_every=100",),
+        _only_its_own,
+        full=(SPECTRA,),
         form=".3f",
     ),
-    "figure:smooth-gradients": _trained(
-        _of_figure("smooth-gradients", measure_smooth_gradients),
+    _trained(
+        "figure:smooth-gradients",
+        measure_smooth_gradients,
         pictures.chain(pictures.smoothness, pictures.comparisons),
+        needs=("isqrt-cov", "svd-pade", "mpn-cov"),
         form=".2f",
         remark=FUSED,
     ),
-    "figure:warm-up-curves": _trained(
-        _of_figure("warm-up-curves", measure_warm_up_curves),
+    _trained(
+        "figure:warm-up-curves",
+        measure_warm_up_curves,
         pictures.chain(
             pictures.curves(
                 "val_error", "Validation top-1 error from the switch on.", last_stage=True
@@ -252,74 +202,78 @@ ENTRIES: dict[str, Entry] = {
             ),
             pictures.comparisons,
         ),
-        full=("alexnet-imagenet-{method}-hybrid",),
+        needs=("isqrt-cov", "svd-pade"),
+        full=(HYBRID,),
     ),
-    "table:condition-number": _trained(
-        _of_table("condition-number", measure_condition_numbers),
+    _trained(
+        "table:condition-number",
+        measure_condition_numbers,
         pictures.spectrum(
             "condition_mean", "Condition number with eigenvalues raised to eps, mean over a batch."
         ),
-        _of_mpn,
-        ("alexnet-imagenet-mpn-cov spectrum_every=100",),
+        _only_its_own,
+        full=(SPECTRA,),
         form=".3g",
         remark=CLAMPED,
     ),
-    "table:alexnet": _trained(
-        _of_table("alexnet", ERROR_TABLES["alexnet"]),
+    _trained(
+        "table:alexnet",
+        measure_errors,
         pictures.chain(
             pictures.endings("Final validation error of each run and seed; hollow: hybrid."),
             pictures.comparisons,
         ),
-        full=BOTH,
+        full=(STANDALONE, HYBRID),
     ),
-    "table:resnet": _trained(
-        _of_table("resnet", ERROR_TABLES["resnet"]), pictures.comparisons, full=RESNETS
-    ),
-    "table:fgvc": Entry(
-        _of_table("fgvc", measure_fine_grained),
+    _trained("table:resnet", measure_errors, pictures.comparisons, full=RESNETS),
+    _trained(
+        "table:fgvc",
+        measure_errors,
         pictures.chain(pictures.endings("Final error of each run and seed."), pictures.comparisons),
-        Bench.comparison,
-        lambda bench: bench.family in FINE_GRAINED,
-        FINE_TUNED,
-        tuple(f"{family}-{{method}}" for family in FINE_GRAINED),
+        suits=lambda plan: plan.family in FINE_GRAINED,
+        elsewhere=FINE_TUNED,
+        full=[FullSize(f, data=data, fine_tuned=True) for f, data in FINE_GRAINED.items()],
         form=".2f",
         remark=FROZEN,
     ),
-    "table:speed": _numerical("table:speed", pictures.seconds, ".2f", machine),
-    "table:approximation-error": _numerical("table:approximation-error", pictures.errors, ".3g"),
-    "table:upper-bounds": _numerical("table:upper-bounds", BOUNDS, ".2e"),
-    "table:taylor-degrees": _numerical("table:taylor-degrees", pictures.errors, ".3g"),
-    "table:pade-degrees": _numerical("table:pade-degrees", pictures.errors, ".3g"),
-    "table:upper-bounds-appendix": _numerical("table:upper-bounds-appendix", BOUNDS, ".2e"),
-    "table:warm-up-epochs": _trained(
-        _of_table("warm-up-epochs", measure_warm_ups),
+    _numerical("table:speed", measure_speed, draw=pictures.seconds, form=".2f", depends=machine),
+    _errors("table:approximation-error"),
+    _numerical("table:upper-bounds", measure_upper_bounds, draw=BOUNDS, form=".2e"),
+    _errors("table:taylor-degrees", rows="degree"),
+    _errors("table:pade-degrees", rows="degree"),
+    _numerical("table:upper-bounds-appendix", measure_upper_bounds, draw=BOUNDS, form=".2e"),
+    _trained(
+        "table:warm-up-epochs",
+        measure_errors,
         pictures.chain(
             pictures.endings("Final validation error of each run and seed."), pictures.comparisons
         ),
-        Bench.warm_ups,
-        ("alexnet-imagenet-svd-pade-hybrid hybrid.switch_epoch=18 hybrid.warmup_epochs=2",),
+        _with_warm_ups,
+        full=(FullSize(ALEXNET, "hybrid", ("hybrid.switch_epoch=18", "hybrid.warmup_epochs=2")),),
     ),
-    "text:seeds": _trained(
+    _trained(
+        "text:seeds",
         measure_seeds,
         pictures.endings("Final validation error of SVD-Pade, standalone, for each seed."),
         _seeds,
-        ("alexnet-imagenet-svd-pade seed=1",),
+        full=(FullSize(ALEXNET, overrides=("seed=1",)),),
         form=".2f",
     ),
-    **{name: _statement(name) for name in THEORY},
-}
+    *map(entry_of_statement, THEORY),
+):
+    register(_entry)
 
 
-def choose(names: Sequence[str]) -> list[str]:
+def choose(names: Sequence[str]) -> list[Entry]:
     """Entries by name, or by the kind before the colon; all without a name.
 
-    >>> choose(["theory:ties", "text"])
+    >>> [entry.name for entry in choose(["theory:ties", "text"])]
     ['text:seeds', 'theory:ties']
     """
-    kinds = {name.partition(":")[0] for name in ENTRIES}
+    kinds = {entry.kind for entry in ENTRIES.values()}
     for name in names:
         if name not in ENTRIES and name not in kinds:
             raise ValueError(
                 unknown_name("entry", name, [*ENTRIES, *sorted(kinds)], "rootpool paper --list")
             )
-    return [n for n in ENTRIES if not names or n in names or n.partition(":")[0] in names]
+    return [e for e in ENTRIES.values() if not names or e.name in names or e.kind in names]

@@ -1,4 +1,4 @@
-"""Whether claims show: yes, no, or nobody can tell from so few runs.
+"""Verdicts on claims from runs with several seeds: supported, contradicted or inconclusive.
 
 A claim is made of questions. Each is answered from paired comparisons over seeds, with Holm's correction
 over the comparisons of the question, and a difference counts only if it is significant after that.
@@ -13,49 +13,43 @@ from typing import Any, Literal, TypeAlias
 from rootpool.analysis import Record
 from rootpool.analysis.statistics import Comparison, compare
 
-from .result import Result
+from .published import Judge, Question, Source
+from .result import Result, Verdict, together, verdict_of
 
 __all__ = [
     "Answer",
-    "compare_by_question",
+    "answer",
+    "ask",
+    "comparison_records",
     "conclude",
     "count",
     "is_better",
     "is_equal",
     "is_level",
-    "together",
 ]
 
 Side: TypeAlias = Literal["worse", "better", "either"]
-LEVEL = 1.0  # points of error; the runs in miniature cannot resolve the paper's tenths
+AVERAGE = "gap"
 
 
 @dataclass(frozen=True)
 class Answer:
-    """One question of a claim."""
+    """The answer to one question of a claim."""
 
     text: str
-    shows: bool | None
+    verdict: Verdict
 
 
-def together(parts: Iterable[bool | None]) -> bool | None:
-    """All must show; one that clearly does not decides.
-
-    >>> together([True, True]), together([True, None]), together([None, False])
-    (True, None, False)
-    """
-    found = list(parts)
-    if False in found:
-        return False
-    return None if None in found else True
+# --------------------------------------------------------------------------------------------------
+# Judges of comparisons; a lower value is better
 
 
-def is_better(comparisons: Iterable[Comparison]) -> bool | None:
+def is_better(comparisons: Iterable[Comparison]) -> Verdict:
     """Whether the first of each pair has the lower value, clearly."""
-    return together(c.difference.mean < 0 if c.clear else None for c in comparisons)
+    return together(verdict_of(c.difference.mean < 0 if c.clear else None) for c in comparisons)
 
 
-# How far an interval reaches to the side that a question is about; an error is better if it is lower.
+# How far an interval reaches to the side that a question is about.
 REACH: dict[Side, Callable[[float, float], float]] = {
     "worse": lambda low, high: high,
     "better": lambda low, high: -low,
@@ -64,11 +58,11 @@ REACH: dict[Side, Callable[[float, float], float]] = {
 
 
 def is_level(
-    comparisons: Iterable[Comparison], margin: float = LEVEL, side: Side = "worse"
-) -> bool | None:
+    comparisons: Iterable[Comparison], margin: float = 1.0, side: Side = "worse"
+) -> Verdict:
     """Whether no interval reaches beyond the margin on a side.
 
-    A mean that is beyond it, of a difference that is clear, says no.
+    A clear difference whose mean is beyond the margin contradicts it.
     """
     reach = REACH[side]
 
@@ -80,7 +74,15 @@ def is_level(
             return True
         return False if c.clear and reach(d.mean, d.mean) > margin else None
 
-    return together(map(one, comparisons))
+    return together(verdict_of(one(c)) for c in comparisons)
+
+
+JUDGES: dict[Judge, Callable[[Sequence[Comparison], float], Verdict]] = {
+    "better": lambda comparisons, margin: is_better(comparisons),
+    "level": lambda comparisons, margin: is_level(comparisons, margin, "worse"),
+    "same": lambda comparisons, margin: is_level(comparisons, margin, "either"),
+    "gain": lambda comparisons, margin: is_level(comparisons, margin, "better"),
+}
 
 
 def is_equal(comparison: Comparison) -> bool:
@@ -108,34 +110,83 @@ def count(comparisons: Sequence[Comparison]) -> str:
     )
 
 
-def compare_by_question(
-    rows: Sequence[Mapping[str, Any]],
-    questions: Mapping[str, Sequence[tuple[str, str]]],
-    value: str = "val_error",
-) -> dict[str, list[Comparison]]:
-    """Comparisons by question, each corrected for its own number; pairs without a run are left out."""
-    runs = {row["run"] for row in rows}
-    return {
-        question: compare(rows, [pair for pair in pairs if set(pair) <= runs], value)
-        for question, pairs in questions.items()
-    }
+# --------------------------------------------------------------------------------------------------
+# Questions
+
+
+def ask(question: Question, source: Source, rows: Sequence[Mapping[str, Any]]) -> list[Comparison]:
+    """The comparisons of a question over the methods of its source, corrected for their number."""
+    return compare(rows, question.pairs(rows, source.members), question.value)
+
+
+def answer(question: Question, comparisons: Sequence[Comparison]) -> Answer:
+    """What the comparisons of a question say about it."""
+    judge = JUDGES[question.judge]
+    return Answer(
+        f"{question.text} Here: {count(comparisons)}.", judge(comparisons, question.margin)
+    )
+
+
+def _beside(
+    question: Question, source: Source, rows: Sequence[Mapping[str, Any]]
+) -> list[Comparison]:
+    """The same question about methods that the source does not have; they enter no verdict."""
+    others = list(dict.fromkeys(row["method"] for row in rows))
+    others = [m for m in others if m not in (*source.trained, AVERAGE)]
+
+    def members(name: str) -> list[str]:
+        return [name] if name in source.methods else others
+
+    named = [q.get("method") for q in (question.first, *question.against)]
+    if all(name is None or name in source.methods for name in named):
+        return []  # the question is about certain methods, not about a group
+    return compare(rows, question.pairs(rows, members), question.value)
+
+
+def comparison_records(source: Source, rows: Sequence[Mapping[str, Any]]) -> list[Record]:
+    """One record for each comparison of each question, with the tags of its first run.
+
+    ``judged`` is false for methods that the source does not have.
+    """
+    tags = {row["run"]: row for row in rows}
+    return [
+        {
+            **c.record(),
+            "method": tags[c.run]["method"],
+            "protocol": tags[c.run]["protocol"],
+            "question": question.text,
+            "comparisons": c.comparisons,
+            "judged": judged,
+        }
+        for question in source.questions
+        for judged, found in (
+            (True, ask(question, source, rows)),
+            (False, _beside(question, source, rows)),
+        )
+        for c in found
+    ]
+
+
+def answers_from_runs(source: Source, rows: Sequence[Mapping[str, Any]]) -> list[Answer]:
+    """The answers to all questions for which there are runs."""
+    found = ((question, ask(question, source, rows)) for question in source.questions)
+    return [answer(question, comparisons) for question, comparisons in found if comparisons]
 
 
 def conclude(
-    entry: str,
-    claim: str,
+    source: Source,
     answers: Sequence[Answer],
     records: Iterable[Record],
     settings: Record,
     **series: Iterable[Record],
 ) -> Result:
     """The result of an entry whose claim is made of questions."""
-    given: list[Record] = [{"text": a.text, "shows": a.shows} for a in answers]
+    given: list[Record] = [{"text": a.text, "verdict": a.verdict} for a in answers]
     return Result(
-        entry,
-        claim,
+        source.entry,
+        source.claim,
         tuple(records),
-        together(a.shows for a in answers),
+        together(a.verdict for a in answers),
         " ".join(a.text for a in answers),
         settings,
         {"answers": tuple(given), **{name: tuple(found) for name, found in series.items()}},

@@ -1,8 +1,7 @@
-"""Networks of a study at several moments of their training, each with a batch of its data."""
+"""Networks at several moments of their training, each with a batch of its data."""
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,11 +12,11 @@ from torch import Tensor, nn
 
 from rootpool.models.files import load_weights_only
 from rootpool.nn import covariance_pools, set_method
-from rootpool.train.run import LAST, prepare
+from rootpool.train.run import LAST, build
 from rootpool.train.settings import resolve
 from rootpool.train.study import Trial
 
-from .bench import Study
+from .plan import Measured
 
 __all__ = ["Network", "features", "networks"]
 
@@ -35,22 +34,21 @@ class Network:
     batch: tuple[Tensor, Tensor]
 
 
-def networks(study: Study, methods: Sequence[str]) -> Iterator[Network]:
-    """For every seed and method: its network untrained, after the first stage, and at the end of its own.
+def networks(study: Measured, methods: Sequence[str]) -> Iterator[Network]:
+    """For every seed and method: its network untrained, after the first stage, and trained standalone.
 
-    The first stage of a hybrid run is trained by Newton-Schulz, and the same for all methods of a seed;
-    without a hybrid run in the study that moment is left out.
+    The first stage of a hybrid run is trained by Newton-Schulz and is the same for all methods of a
+    seed; that moment is left out if the study has no hybrid run.
     """
-    by_tags = {
-        (t.tags["method"], t.tags["protocol"], t.tags["seed"], t.label): t for t in study.trials
-    }
-    for (method, protocol, seed, label), trial in by_tags.items():
-        if method not in methods or label != method or protocol != "standalone":
+    hybrid = {t.tags["seed"]: t for t in study.trials if t.tags["protocol"] == "hybrid"}
+    for trial in study.trials:
+        tags = trial.tags
+        if tags["method"] not in methods or tags["protocol"] != "standalone":
+            continue
+        if tags.get("precision", "float64") != "float64":
             continue
         yield _network(trial, UNTRAINED, None)
-        shared = next(
-            (t for (_, p, s, _), t in by_tags.items() if (p, s) == ("hybrid", seed)), None
-        )
+        shared = hybrid.get(tags["seed"])
         if shared is not None and (stage := shared.first_stage) is not None:
             epochs = stage.config["trainer"]["max_epochs"]
             moment = f"after {epochs} epochs of Newton-Schulz"
@@ -59,20 +57,19 @@ def networks(study: Study, methods: Sequence[str]) -> Iterator[Network]:
 
 
 def _network(trial: Trial, moment: str, checkpoint: Path | None) -> Network:
-    with tempfile.TemporaryDirectory() as folder:
-        run = prepare(resolve(trial.config), folder, progress=False)
+    module, data = build(resolve(trial.config))
     if checkpoint is not None:
-        run.module.load_state_dict(load_weights_only(checkpoint)["state_dict"])
+        module.load_state_dict(load_weights_only(checkpoint)["state_dict"])
     torch.manual_seed(0)  # of crops and flips
-    batch = next(iter(run.data.train_dataloader()))
+    batch = next(iter(data.train_dataloader()))
     method = trial.tags["method"]
-    set_method(run.module, method)
-    return Network(method, trial.tags["seed"], moment, run.module.model, batch)
+    set_method(module, method)
+    return Network(method, trial.tags["seed"], moment, module.model, batch)
 
 
 @torch.no_grad()
 def features(network: Network) -> Tensor:
-    """What enters the covariance, for the batch."""
+    """The features whose covariance is taken, for the batch of a network."""
     (pool,) = covariance_pools(network.model).values()
     found: list[Tensor] = []
     handle = pool.reduction.register_forward_hook(lambda module, args, output: found.append(output))

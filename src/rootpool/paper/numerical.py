@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from fractions import Fraction
 
 import torch
 
 from rootpool.analysis import Record, time_methods
-from rootpool.nn import method_names
 
-from .approximants import pade_coefficients
+from .approximants import pade_approximant
 from .approximation import approximation_errors
 from .bounds import bound_by_formula, upper_bounds
+from .plan import OURS
 from .published import Cell, Table, load_published
-from .result import Result
+from .result import Result, Verdict, verdict_of
+from .rows import name_beside
 
-__all__ = ["NUMERICAL", "measure_approximation_errors", "measure_speed", "measure_upper_bounds"]
+__all__ = ["measure_approximation_errors", "measure_speed", "measure_upper_bounds"]
 
 EPS = torch.finfo(torch.float64).eps
 FLOAT32_MAX = torch.finfo(torch.float32).max
@@ -70,7 +71,7 @@ def measure_approximation_errors(table: Table) -> Result:
         table.entry,
         table.claim,
         tuple(records),
-        below == len(records) and _pade_beats_taylor(records),
+        verdict_of(below == len(records) and _pade_beats_taylor(records)),
         f"Measured in exact arithmetic, the error is at or below the printed one in {below} of "
         f"{len(records)} cells, to the last printed digit. " + _sentences(records, families),
         {"arithmetic": "rational", "kernel": "float64"},
@@ -78,7 +79,7 @@ def measure_approximation_errors(table: Table) -> Result:
 
 
 def _pade_beats_taylor(records: list[Record]) -> bool:
-    """Near a ratio of one Taylor is off by more than one, Pade by nothing but rounding."""
+    """Whether, near a ratio of one, Taylor is off by more than one and Pade only by rounding."""
     near = [r for r in records if r["column"] in ("0.99", "0.999")]
     return all((float(r["measured"] or 0) > 1) == (r["family"] == "taylor") for r in near)
 
@@ -108,10 +109,13 @@ def _sentences(records: list[Record], families: set[str]) -> str:
 def _paper_formulas() -> dict[str, float]:
     """The formulas of the paper's table, evaluated without rounding at their trigger in float64."""
     degree = int(_value("degree"))
-    approximant = pade_coefficients([1] * (degree + 1), degree // 2, degree // 2)
-    numerator, denominator = sum(approximant.numerator), sum(approximant.denominator)
+    approximant = pade_approximant([1] * (degree + 1), degree // 2, degree // 2)
+    try:
+        at_one = float(approximant(Fraction(1)))
+    except ZeroDivisionError:
+        at_one = math.inf
     return {
-        "svd-pade": float(numerator / denominator) / EPS if denominator else math.inf,
+        "svd-pade": at_one / EPS,
         "svd-taylor": (degree + 1) / EPS,
         "svd-trunc": _value("trunc-bound"),
         "svd-topn": 1 / EPS,
@@ -121,7 +125,7 @@ def _paper_formulas() -> dict[str, float]:
 
 def measure_upper_bounds(table: Table) -> Result:
     """A table of bounds: as printed, by the paper's formulas, and what a search finds for our rules."""
-    found = {str(r["method"]): r for r in upper_bounds()}
+    found = {str(r["method"]): r for r in upper_bounds(table.trained)}
     formulas = _paper_formulas()
     records: list[Record] = []
     as_printed = []
@@ -151,11 +155,11 @@ def measure_upper_bounds(table: Table) -> Result:
         table.entry,
         table.claim,
         tuple(records),
-        agree and pade == max(largest.values()) and pade < FLOAT32_MAX,
+        verdict_of(agree and pade == max(largest.values()) and pade < FLOAT32_MAX),
         f"The bounds of {' and '.join(as_printed)} are as printed. That of SVD-TopN holds across "
         f"the cut only: two kept eigenvalues can be as close as {EPS**2:.1e}, which gives {pade:.3g}, "
-        "as for every kernel that divides by the gap. The bound printed for SVD-Pade is no property of "
-        "the approximant, which has a pole at a ratio of one: it is the inverse of a rounding error, "
+        "as for every kernel that divides by the gap. The bound printed for SVD-Pade is not a property "
+        "of the approximant, which has a pole at a ratio of one: it is the inverse of a rounding error, "
         f"and {_value('pade-at-one'):.3g} / eps, from which the text derives it, is "
         f"{_value('pade-at-one') / EPS:.3g}. Ours is {pade:.3g}, next to a tie, and at a tie "
         f"{bound_by_formula('svd-taylor').value:.3g}. SVD-Newton has a bound after all: "
@@ -175,18 +179,18 @@ def measure_speed(
     rounds: int = 3,
     device: str | torch.device = "cpu",
 ) -> Result:
-    """Seconds a batch of the paper, forward and backward, for all our methods.
+    """Seconds per batch of the paper, forward and backward, for the methods of the table and ours.
 
     Args:
         table: the speed table.
-        batch: maps to time; by default the paper's. Times of a smaller batch are scaled up to it.
-        rounds: turns of each method, of which the best counts.
+        batch: number of maps to time; by default the paper's, to which times of fewer are scaled up.
+        rounds: repetitions of each method, of which the fastest counts.
         device: where to run.
     """
     full, side = int(_value("speed-batch")), int(_value("speed-side"))
     used = full if batch is None else batch
     shape = (used, int(_value("speed-channels")), side, side)
-    timed = time_methods(shape, method_names("ours", "paper"), rounds=rounds, device=device)
+    timed = time_methods(shape, [*table.trained, *OURS], rounds=rounds, device=device)
     columns = {"FP (s)": "forward", "BP (s)": "backward", "Total (s)": "total"}
     rows = {row.method: row for row in table.rows}
     records: list[Record] = []
@@ -198,7 +202,7 @@ def measure_speed(
             assert isinstance(seconds, float)
             records.append(
                 {
-                    "row": row.name if row else record["method"],
+                    "row": row.name if row else name_beside(str(record["method"])),
                     "method": record["method"],
                     "column": column,
                     "printed": cell.text if cell else None,
@@ -206,41 +210,27 @@ def measure_speed(
                     "measured": seconds * full / used,
                 }
             )
-    shows, verdict = _speed_verdict({str(r["method"]): r for r in timed}, full / used)
+    by_method = {str(r["method"]): r for r in timed}
+    verdict, reason = _speed_verdict(by_method, table.members("svd"), full / used)
     setting = {k: v for k, v in timed[0].items() if k not in ("method", *columns.values())}
-    return Result(table.entry, table.claim, tuple(records), shows, verdict, setting)
+    return Result(table.entry, table.claim, tuple(records), verdict, reason, setting)
 
 
-def _speed_verdict(timed: dict[str, Record], scale: float) -> tuple[bool, str]:
+def _speed_verdict(timed: dict[str, Record], svd: list[str], scale: float) -> tuple[Verdict, str]:
     def seconds(method: str, part: str) -> float:
         return float(timed[method][part] or 0) * scale
 
-    kernels = ("svd-pade", "svd-taylor", "svd-trunc", "svd-topn", "mpn-cov")
+    kernels = [method for method in svd if method != "svd-newton"]  # the claim leaves it out
     by_forward = all(seconds(m, "forward") > seconds(m, "backward") for m in kernels)
     faster_back = all(seconds(m, "backward") < seconds("isqrt-cov", "backward") for m in kernels)
     pade_first = seconds("svd-pade", "backward") < seconds("svd-taylor", "backward")
     gain = seconds("isqrt-cov", "total") / seconds("exact", "total")
     said = (
         f"The forward {'takes' if by_forward else 'does not take'} longer than the backward in every "
-        f"SVD method; their backward is {'' if faster_back else 'not '}faster than that of iSQRT-COV; "
-        f"that of SVD-Pade is {'' if pade_first else 'not '}faster than that of SVD-Taylor. "
-        f"Our exact gradient takes {seconds('exact', 'total'):.2f} s, {gain:.1f} times less than "
-        f"iSQRT-COV ({seconds('isqrt-cov', 'total'):.2f} s), on {timed['exact']['device']}"
+        f"SVD method but SVD-Newton; their backward is {'' if faster_back else 'not '}faster than "
+        f"that of iSQRT-COV; that of SVD-Pade is {'' if pade_first else 'not '}faster than that of "
+        f"SVD-Taylor. Our exact gradient takes {seconds('exact', 'total'):.2f} s, {gain:.1f} times less "
+        f"than iSQRT-COV ({seconds('isqrt-cov', 'total'):.2f} s), on {timed['exact']['device']}"
     )
     scaled = "" if scale == 1 else f", scaled up from a batch of {timed['exact']['batch']}"
-    return by_forward and faster_back and pade_first, f"{said}{scaled}."
-
-
-def _of(table: str, measure: Callable[..., Result]) -> Callable[..., Result]:
-    return lambda **options: measure(load_published().tables[table], **options)
-
-
-# Every entry that needs no training, by its name.
-NUMERICAL: dict[str, Callable[..., Result]] = {
-    "table:approximation-error": _of("approximation-error", measure_approximation_errors),
-    "table:taylor-degrees": _of("taylor-degrees", measure_approximation_errors),
-    "table:pade-degrees": _of("pade-degrees", measure_approximation_errors),
-    "table:upper-bounds": _of("upper-bounds", measure_upper_bounds),
-    "table:upper-bounds-appendix": _of("upper-bounds-appendix", measure_upper_bounds),
-    "table:speed": _of("speed", measure_speed),
-}
+    return verdict_of(by_forward and faster_back and pade_first), f"{said}{scaled}."

@@ -1,4 +1,4 @@
-"""Pictures of the entries: results in, pictures for a page out."""
+"""The pictures of the entries, drawn from their results."""
 
 from __future__ import annotations
 
@@ -21,39 +21,41 @@ from rootpool.report.plots import (
 from rootpool.report.plots.drawing import WIDE, below, fit, legend, logarithmic, styled
 from rootpool.report.plots.palette import BAR, GRID, MUTED, PAPER
 
-from .bench import Bench
+from .plan import Plan
 from .result import Result
-from .theory.explained import EXPLAINED
-from .theory.plots import draw as draw_statement
 
-__all__ = ["Draw", "chain", "comparisons", "curves", "endings", "errors", "seconds", "two_dots"]
+__all__ = [
+    "Draw",
+    "chain",
+    "comparisons",
+    "curves",
+    "endings",
+    "errors",
+    "precisions",
+    "seconds",
+    "two_dots",
+]
 
-Draw = Callable[[Result, Bench], list[Picture]]
+Draw = Callable[[Result, Plan], list[Picture]]
 
 
 def chain(*draws: Draw) -> Draw:
     """Several pictures, one after the other."""
-    return lambda result, bench: [p for draw in draws for p in draw(result, bench)]
+    return lambda result, plan: [p for draw in draws for p in draw(result, plan)]
 
 
-def statement(result: Result, bench: Bench) -> list[Picture]:
-    """The picture of a statement of the theory."""
-    caption = EXPLAINED[result.entry].caption
-    return [Picture.of(draw_statement, result, alt=caption, caption=caption)]
+def curves(value: str, caption: str, *, last_stage: bool = False) -> Draw:
+    """Errors over the epochs, with a panel for each method."""
 
-
-def curves(value: str, caption: str, *, last_stage: bool = False, crowded: bool = True) -> Draw:
-    """Errors over the epochs; for many methods a panel each."""
-
-    def draw(result: Result, bench: Bench) -> list[Picture]:
+    def draw(result: Result, plan: Plan) -> list[Picture]:
         return [
             Picture.of(
-                learning_curve_panels if crowded else learning_curves,
+                learning_curve_panels,
                 result.series["curves"],
                 value=value,
-                switch_epoch=bench.switch if last_stage else None,
+                switch_epoch=plan.switch if last_stage else None,
                 decay_epochs=[
-                    e for e in bench.milestones if not last_stage or e >= (bench.switch or 0)
+                    e for e in plan.milestones if not last_stage or e >= (plan.switch or 0)
                 ],
                 alt=caption,
                 caption=caption,
@@ -66,14 +68,14 @@ def curves(value: str, caption: str, *, last_stage: bool = False, crowded: bool 
 def endings(caption: str, value: str = "val_error") -> Draw:
     """The final error of each run and seed."""
 
-    def draw(result: Result, bench: Bench) -> list[Picture]:
+    def draw(result: Result, plan: Plan) -> list[Picture]:
         runs = result.series["runs"]
         return [Picture.of(dots_with_spread, runs, value=value, alt=caption, caption=caption)]
 
     return draw
 
 
-def comparisons(result: Result, bench: Bench) -> list[Picture]:
+def comparisons(result: Result, plan: Plan) -> list[Picture]:
     """Differences with their intervals, a picture for each question."""
     found: dict[str, list[Record]] = {}
     for record in result.series["comparisons"]:
@@ -93,10 +95,17 @@ def comparisons(result: Result, bench: Bench) -> list[Picture]:
     ]
 
 
+def precisions(result: Result, plan: Plan) -> list[Picture]:
+    """Training errors in single and in double precision."""
+    caption = "Training error; dashed: the root in float32."
+    rows = result.series["curves"]
+    return [Picture.of(learning_curves, rows, "train_error", alt=caption, caption=caption)]
+
+
 def spectrum(value: str, caption: str) -> Draw:
     """A property of the covariances over the steps."""
 
-    def draw(result: Result, bench: Bench) -> list[Picture]:
+    def draw(result: Result, plan: Plan) -> list[Picture]:
         records = result.series["spectrum"]
         return [
             Picture.of(spectrum_over_training, records, value=value, alt=caption, caption=caption)
@@ -105,7 +114,7 @@ def spectrum(value: str, caption: str) -> Draw:
     return draw
 
 
-def smoothness(result: Result, bench: Bench) -> list[Picture]:
+def smoothness(result: Result, plan: Plan) -> list[Picture]:
     """Effective smoothness by method, a picture for each moment."""
     moments = dict.fromkeys(str(r["moment"]) for r in result.series["smoothness"])
     pictures = []
@@ -125,7 +134,7 @@ def smoothness(result: Result, bench: Bench) -> list[Picture]:
     return pictures
 
 
-def seconds(result: Result, bench: Bench) -> list[Picture]:
+def seconds(result: Result, plan: Plan) -> list[Picture]:
     """Total time of a batch by method."""
     rows = [
         {"label": r["row"], "method": r["method"], "seconds": r["measured"]}
@@ -142,7 +151,7 @@ def seconds(result: Result, bench: Bench) -> list[Picture]:
 
 @styled
 def error_lines(records: Sequence[Record], *, width: float = WIDE) -> Figure:
-    """Error by ratio of the eigenvalues: printed as dots, measured as lines, one colour a row."""
+    """Error by ratio of the eigenvalues: printed as dots, measured as lines, one colour per row."""
     figure = Figure(figsize=(width, 3.8), layout="constrained")
     axes = figure.add_subplot()
     rows = list(dict.fromkeys(str(r["row"]) for r in records))
@@ -183,12 +192,12 @@ SHADES = (BAR.light, "#e76c6a", "#76317c", "#6f9802")
 
 
 def _drawable(record: Record) -> float:
-    """The error in exact arithmetic; where there is none, that of float64, at the least 1e-21."""
+    """The error in exact arithmetic, or that of float64 where it is zero; at least 1e-21."""
     found = float(record["measured"] or 0) or float(record["measured_float64"] or 0)
     return max(found, 1e-21)
 
 
-def errors(result: Result, bench: Bench) -> list[Picture]:
+def errors(result: Result, plan: Plan) -> list[Picture]:
     """Approximation errors."""
     caption = "Error of the approximation of 1/(1 − x): lines measured, dots as printed."
     return [Picture.of(error_lines, result.records, alt=caption, caption=caption)]
@@ -196,7 +205,7 @@ def errors(result: Result, bench: Bench) -> list[Picture]:
 
 @styled
 def two_dots_plot(records: Sequence[Record], label: str, *, width: float = WIDE) -> Figure:
-    """Printed (hollow) and measured (filled) on a logarithmic axis, a line a name."""
+    """Printed (hollow) and measured (filled) on a logarithmic axis, one line per name."""
     rows = list(dict.fromkeys(str(r["row"]) for r in records))
     figure = Figure(figsize=(width, 0.7 + 0.3 * len(rows)), layout="constrained")
     axes = figure.add_subplot()
@@ -228,7 +237,7 @@ def _finite(value: object) -> bool:
 def two_dots(label: str, caption: str) -> Draw:
     """Printed and measured numbers of several decades."""
 
-    def draw(result: Result, bench: Bench) -> list[Picture]:
+    def draw(result: Result, plan: Plan) -> list[Picture]:
         return [Picture.of(two_dots_plot, result.records, label, alt=caption, caption=caption)]
 
     return draw

@@ -1,23 +1,36 @@
-"""What the paper printed: every cell of its tables and the claim of every table and figure."""
+"""What the paper printed: every cell of its tables, and the claim of every table and figure."""
 
 from __future__ import annotations
 
 import functools
 import importlib.resources
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
-from typing import Any
+from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 import yaml
 
-from rootpool.analysis import Record
-from rootpool.nn import METHODS
-
-__all__ = ["Cell", "Figure", "Published", "Row", "Statement", "Table", "load_published"]
+__all__ = [
+    "Cell",
+    "Figure",
+    "Published",
+    "Question",
+    "Row",
+    "Source",
+    "Statement",
+    "Table",
+    "TextClaim",
+    "load_published",
+    "matches",
+]
 
 MISSING = "/"
+SAME = "same"  # in a question: the method of the first run
+
+Tags: TypeAlias = Mapping[str, Any]
+Judge: TypeAlias = Literal["better", "level", "same", "gain"]
 
 
 @dataclass(frozen=True)
@@ -55,31 +68,142 @@ class Cell:
 
 @dataclass(frozen=True)
 class Row:
-    """A row: its name, the method it is about, the group it stands in (a network) and its cells."""
+    """A row of a table.
+
+    Args:
+        name: as printed.
+        method: the method it is about.
+        cells: one for each column.
+        group: the part of the table it stands in, such as a network.
+        tags: what else a run must have to be measured for this row, such as the warm-up.
+    """
 
     name: str
     method: str
     cells: tuple[Cell, ...]
     group: str | None = None
+    tags: Tags = field(default_factory=dict)
+
+
+# --------------------------------------------------------------------------------------------------
+# Questions
+
+
+def matches(run: Tags, tags: Tags) -> bool:
+    """Whether a run has these tags; a list allows any of its values.
+
+    >>> matches({"method": "exact", "warmup": 2}, {"warmup": ["1", "2"]})
+    True
+    """
+    return all(
+        str(run.get(tag)) in (value if isinstance(value, list | tuple) else [str(value)])
+        for tag, value in tags.items()
+    )
 
 
 @dataclass(frozen=True)
-class Table:
-    """A table of the paper."""
+class Question:
+    """A comparison that a claim is judged by.
+
+    Args:
+        text: the question as a statement, which is true if the claim is.
+        first: tags of the runs that are compared.
+        against: tags of the runs that they are compared with; several sets of tags.
+        judge: how the differences are judged.
+        margin: in points, where the judge needs one.
+        value: which number of the runs is compared.
+    """
+
+    text: str
+    first: Tags
+    against: tuple[Tags, ...]
+    judge: Judge
+    margin: float = 0.0
+    value: str = "val_error"
+
+    def pairs(
+        self, runs: Iterable[Tags], members: Callable[[str], Sequence[str]]
+    ) -> list[tuple[str, str]]:
+        """Names of the runs to compare, in pairs.
+
+        Args:
+            runs: rows with ``run`` (a name) and tags.
+            members: the methods that a name of a method or of a group stands for.
+        """
+        known = {run["run"]: run for run in runs}
+
+        def chosen(tags: Tags, method: str | None = None) -> list[str]:
+            if "method" in tags:
+                name = tags["method"]
+                tags = {**tags, "method": [method] if name == SAME else members(name)}
+            return [name for name, run in known.items() if matches(run, tags)]
+
+        return [
+            (first, other)
+            for first in chosen(self.first)
+            for tags in self.against
+            for other in chosen(tags, known[first]["method"])
+            if other != first
+        ]
+
+
+# --------------------------------------------------------------------------------------------------
+# Tables, figures and claims of the text
+
+
+@dataclass(frozen=True)
+class Source:
+    """A place of the paper that makes a claim.
+
+    Args:
+        id: its name here.
+        section: where it stands in the paper.
+        claim: in our words.
+        methods: those that it is about, and over which its claim is judged.
+        questions: what its claim is judged by, besides what is measured in code.
+        number: of the table or figure.
+        label: in the LaTeX source.
+    """
 
     id: str
-    number: int
-    label: str
     section: str
-    caption: str
     claim: str
-    columns: tuple[str, ...]
-    rows: tuple[Row, ...]
+    methods: tuple[str, ...]
+    questions: tuple[Question, ...]
+    number: int | None = None
+    label: str = ""
+    kind: ClassVar[str]
 
     @property
     def entry(self) -> str:
-        """How the report and the command line call it."""
-        return f"table:{self.id}"
+        """What the report and the command line call it."""
+        return f"{self.kind}:{self.id}"
+
+    @property
+    def trained(self) -> tuple[str, ...]:
+        """The methods to train for it."""
+        return self.methods
+
+    def members(self, name: str) -> list[str]:
+        """The methods here that a name of a method or of a group stands for."""
+        group = load_published().groups.get(name, (name,))
+        return [method for method in self.methods if method in group]
+
+
+@dataclass(frozen=True)
+class Table(Source):
+    """A table; ``measures`` says for a column which runs and which number of them it holds."""
+
+    kind: ClassVar[str] = "table"
+    caption: str = ""
+    columns: tuple[str, ...] = ()
+    rows: tuple[Row, ...] = ()
+    measures: Mapping[str, Tags] = field(default_factory=dict)
+
+    @property
+    def trained(self) -> tuple[str, ...]:
+        """The methods of all rows, those without numbers too."""
+        return tuple(dict.fromkeys(row.method for row in self.rows))
 
     def cell(self, row: str, column: str, group: str | None = None) -> Cell:
         """The cell in a row and column; ``group`` where rows of several groups share names."""
@@ -91,38 +215,20 @@ class Table:
             )
         return rows[0].cells[self.columns.index(column)]
 
-    def records(self) -> list[Record]:
-        """One record for each cell."""
-        return [
-            {
-                "table": self.id,
-                "group": row.group,
-                "row": row.name,
-                "method": row.method,
-                "column": column,
-                "printed": cell.text,
-                "published": cell.value,
-            }
-            for row in self.rows
-            for column, cell in zip(self.columns, row.cells, strict=True)
-        ]
+
+@dataclass(frozen=True)
+class Figure(Source):
+    """A figure, of which the paper gives no numbers but only what it claims."""
+
+    kind: ClassVar[str] = "figure"
+    panels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class Figure:
-    """A figure of the paper, of which there is only what it claims."""
+class TextClaim(Source):
+    """A claim of the text that has no table or figure."""
 
-    id: str
-    number: int
-    label: str
-    section: str
-    panels: tuple[str, ...]
-    claim: str
-
-    @property
-    def entry(self) -> str:
-        """How the report and the command line call it."""
-        return f"figure:{self.id}"
+    kind: ClassVar[str] = "text"
 
 
 @dataclass(frozen=True)
@@ -140,16 +246,23 @@ class Published:
     """The whole file: by id, in the order of the paper."""
 
     source: Mapping[str, str]
+    groups: Mapping[str, tuple[str, ...]]
     tables: Mapping[str, Table]
     figures: Mapping[str, Figure]
+    texts: Mapping[str, TextClaim]
     statements: Mapping[str, Statement]
+
+    def find(self, entry: str) -> Source | None:
+        """The table, figure or text with this name of an entry."""
+        sources = (*self.tables.values(), *self.figures.values(), *self.texts.values())
+        return next((found for found in sources if found.entry == entry), None)
 
 
 # --------------------------------------------------------------------------------------------------
 # From text
 
 
-def _take(entry: Mapping[str, Any], where: str, required: str, optional: str = "") -> None:
+def _check_keys(entry: Mapping[str, Any], where: str, required: str, optional: str = "") -> None:
     """Raise unless the keys of an entry are the required ones, and perhaps the optional ones."""
     needed, allowed = set(required.split()), set(f"{required} {optional}".split())
     if not isinstance(entry, dict) or not needed <= set(entry) <= allowed:
@@ -158,9 +271,7 @@ def _take(entry: Mapping[str, Any], where: str, required: str, optional: str = "
 
 
 def _row(entry: Mapping[str, Any], columns: Sequence[str], words: Sequence[str], where: str) -> Row:
-    _take(entry, f"a row of {where}", "name method cells", "group")
-    if entry["method"] not in {*METHODS, "gap"}:
-        raise ValueError(f"{where}, row {entry['name']!r}: unknown method {entry['method']!r}")
+    _check_keys(entry, f"a row of {where}", "name method cells", "group tags")
     if len(entry["cells"]) != len(columns):
         raise ValueError(
             f"{where}, row {entry['name']!r}: {len(entry['cells'])} cells for {len(columns)} columns"
@@ -169,34 +280,83 @@ def _row(entry: Mapping[str, Any], columns: Sequence[str], words: Sequence[str],
         Cell(text, None) if column in words else Cell.number(text)
         for column, text in zip(columns, entry["cells"], strict=True)
     )
-    return Row(entry["name"], entry["method"], cells, entry.get("group"))
+    return Row(entry["name"], entry["method"], cells, entry.get("group"), entry.get("tags", {}))
+
+
+def _questions(entry: Mapping[str, Any], where: str) -> tuple[Question, ...]:
+    questions = []
+    for given in entry.get("questions", []):
+        _check_keys(given, f"a question of {where}", "text first against judge", "margin value")
+        if given["judge"] not in get_args(Judge):
+            raise ValueError(
+                f"{where}: judge is one of {', '.join(get_args(Judge))}, got {given['judge']!r}"
+            )
+        against = given["against"]
+        questions.append(
+            Question(
+                given["text"],
+                given["first"],
+                tuple(against) if isinstance(against, list) else (against,),
+                given["judge"],
+                float(given.get("margin", 0)),
+                given.get("value", "val_error"),
+            )
+        )
+    return tuple(questions)
 
 
 def _table(id: str, entry: Mapping[str, Any]) -> Table:
     where = f"table:{id}"
-    _take(entry, where, "number label section caption claim columns rows", "words")
+    required = "number label section caption claim columns rows"
+    _check_keys(entry, where, required, "words measures questions")
     columns, words = tuple(entry["columns"]), entry.get("words", [])
-    if len(set(columns)) < len(columns) or not set(words) <= set(columns):
-        raise ValueError(f"{where}: names of columns must differ, and words be some of them")
+    if len(set(columns)) < len(columns) or not {*words, *entry.get("measures", {})} <= set(columns):
+        raise ValueError(f"{where}: columns need different names; words and measures name columns")
     rows = tuple(_row(row, columns, words, where) for row in entry["rows"])
     names = [(row.group, row.name) for row in rows]
     if len(set(names)) < len(names):
         raise ValueError(f"{where}: names of rows must differ within a group, got {names}")
-    label, section, caption = entry["label"], entry["section"], entry["caption"]
-    number = int(entry["number"])
-    return Table(id, number, label, section, caption, entry["claim"], columns, rows)
-
-
-def _figure(id: str, entry: Mapping[str, Any]) -> Figure:
-    _take(entry, f"figure:{id}", "number label section panels claim")
-    panels = tuple(entry["panels"])
-    return Figure(
-        id, int(entry["number"]), entry["label"], entry["section"], panels, entry["claim"]
+    # A row of "/" is a method that did not converge: nothing is claimed of its numbers.
+    printed = [row.method for row in rows if any(cell.text != MISSING for cell in row.cells)]
+    return Table(
+        id,
+        entry["section"],
+        entry["claim"],
+        tuple(dict.fromkeys(printed)),
+        _questions(entry, where),
+        int(entry["number"]),
+        entry["label"],
+        entry["caption"],
+        columns,
+        rows,
+        entry.get("measures", {}),
     )
 
 
+def _figure(id: str, entry: Mapping[str, Any]) -> Figure:
+    where = f"figure:{id}"
+    _check_keys(entry, where, "number label section panels methods claim", "questions")
+    return Figure(
+        id,
+        entry["section"],
+        entry["claim"],
+        tuple(entry["methods"]),
+        _questions(entry, where),
+        int(entry["number"]),
+        entry["label"],
+        tuple(entry["panels"]),
+    )
+
+
+def _text(id: str, entry: Mapping[str, Any]) -> TextClaim:
+    where = f"text:{id}"
+    _check_keys(entry, where, "section methods claim", "questions")
+    questions = _questions(entry, where)
+    return TextClaim(id, entry["section"], entry["claim"], tuple(entry["methods"]), questions)
+
+
 def _statement(id: str, entry: Mapping[str, Any]) -> Statement:
-    _take(entry, f"statement {id}", "value section text")
+    _check_keys(entry, f"statement {id}", "value section text")
     value = Cell.number(entry["value"]).value
     if value is None:
         raise ValueError(f"statement {id} must have a number, got {entry['value']!r}")
@@ -204,17 +364,23 @@ def _statement(id: str, entry: Mapping[str, Any]) -> Statement:
 
 
 def parse_published(text: str) -> Published:
-    """Make numbers of the text of ``published.yaml``; raise for what is not as it should be."""
+    """Read the text of ``published.yaml``; raise ``ValueError`` for what is wrong in it."""
     data = yaml.load(text, Loader=yaml.BaseLoader)  # scalars stay as they are printed
-    _take(data, "published.yaml", "source tables figures statements")
+    _check_keys(data, "published.yaml", "source groups tables figures texts statements")
     tables = {id: _table(id, entry) for id, entry in data["tables"].items()}
     figures = {id: _figure(id, entry) for id, entry in data["figures"].items()}
     for kind, found in (("tables", tables), ("figures", figures)):
         numbers = [item.number for item in found.values()]
         if numbers != list(range(1, len(numbers) + 1)):
             raise ValueError(f"the {kind} must be numbered in order from 1, got {numbers}")
-    statements = {id: _statement(id, entry) for id, entry in data["statements"].items()}
-    return Published(data["source"], tables, figures, statements)
+    return Published(
+        data["source"],
+        {name: tuple(methods) for name, methods in data["groups"].items()},
+        tables,
+        figures,
+        {id: _text(id, entry) for id, entry in data["texts"].items()},
+        {id: _statement(id, entry) for id, entry in data["statements"].items()},
+    )
 
 
 @functools.cache
@@ -223,6 +389,8 @@ def load_published() -> Published:
 
     >>> load_published().tables["alexnet"].cell("SVD-Pade", "hybrid final top-1").value
     47.76
+    >>> load_published().tables["fgvc"].members("svd")  # SVD-TopN did not converge
+    ['svd-pade', 'svd-taylor', 'svd-newton', 'svd-trunc', 'mpn-cov']
     """
     file = importlib.resources.files(__package__) / "published.yaml"
     return parse_published(file.read_text(encoding="utf-8"))

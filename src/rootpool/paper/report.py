@@ -1,13 +1,15 @@
-"""The report: for each entry what was published, what was measured, and whether the claim shows."""
+"""The report: for each entry what was published, what was measured, and the verdict on its claim."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import rootpool
 from rootpool.analysis import Record, machine
+from rootpool.analysis.statistics import show_p
 from rootpool.report import (
     Block,
     Code,
@@ -15,7 +17,6 @@ from rootpool.report import (
     Facts,
     Heading,
     Link,
-    List,
     Mono,
     Note,
     Number,
@@ -27,18 +28,18 @@ from rootpool.report import (
     anchor,
 )
 
-from .bench import Bench
-from .entries import ENTRIES, Elsewhere, claim, source, title
+from .entries import ENTRIES
+from .entry import Elsewhere, Entry
+from .plan import Plan
 from .published import load_published
-from .result import Result
-from .theory.explained import EXPLAINED, INTRODUCTION
+from .result import Result, Verdict
+from .theory.introduction import INTRODUCTION
 
-__all__ = ["make_page"]
+__all__ = ["MARKS", "Cover", "make_page"]
 
 Tone = Literal["plain", "yes", "no", "unclear"]
-TONES: dict[bool | None, Tone] = {True: "yes", False: "no", None: "unclear"}
-WORDS = {True: "shows", False: "does not show", None: "unclear", "needs": "needs more"}
-MARKS = {True: "✓", False: "✗", None: "≈", "needs": "–"}
+TONES: dict[Verdict, Tone] = {"supported": "yes", "contradicted": "no", "inconclusive": "unclear"}
+MARKS = {"supported": "✓", "contradicted": "✗", "inconclusive": "≈", "not measured": "–"}
 SECTIONS = {
     "figure": "Figures",
     "table": "Tables",
@@ -47,85 +48,93 @@ SECTIONS = {
 }
 
 
-def make_page(results: Mapping[str, Result | None], bench: Bench) -> Page:
+@dataclass(frozen=True)
+class Cover:
+    """How a page begins: title, a sentence about it, the command that writes it, and first blocks."""
+
+    title: str
+    lead: str
+    command: str
+    blocks: Sequence[Block] = ()
+
+
+def make_page(results: Mapping[str, Result | None], plan: Plan, cover: Cover | None = None) -> Page:
     """A page of entries by name; None for those that need what is not here."""
-    theory = all(name in EXPLAINED for name in results)
-    page = _theory_page() if theory else _paper_page(results, bench)
+    theory = all(ENTRIES[name].kind == "theory" for name in results)
+    cover = cover or (_theory_cover() if theory else _paper_cover(results, plan))
+    written = (f"Written by rootpool {rootpool.__version__}: ", Mono(cover.command))
+    page = Page(cover.title, lead=cover.lead, footer=written)
+    page.add(*cover.blocks)
+    if not theory:
+        page.add(_counts(results), _overview(results))
     for kind, heading in SECTIONS.items():
-        names = [name for name in results if name.partition(":")[0] == kind]
-        if not names:
+        entries = [ENTRIES[name] for name in results if ENTRIES[name].kind == kind]
+        if not entries:
             continue
         if not theory:
             page.add(Heading(heading))
         if kind == "theory" and not theory:
             page.add(*(Paragraph(text) for text in INTRODUCTION))
-        for name in names:
-            page.add(*_entry(name, results[name], bench, level=2 if theory else 3))
+        for entry in entries:
+            page.add(*_entry(entry, results[entry.name], plan, level=2 if theory else 3))
     page.add(Heading("Where this was run"), Facts({k: str(v) for k, v in machine().items()}))
     return page
 
 
-def _theory_page() -> Page:
-    page = Page(
+def _theory_cover() -> Cover:
+    return Cover(
         "The gradient of a matrix square root: theory that runs",
-        lead="Why the gradient of an accurate root is hard to get, what the remedies of the paper do about "
+        "Why the gradient of an accurate root is hard to get, what the remedies of the paper do about "
         "it, and why the exact gradient needs none of them.",
-        footer=_footer("rootpool paper theory"),
+        "rootpool paper theory",
+        [Paragraph(text) for text in INTRODUCTION],
     )
-    page.add(*(Paragraph(text) for text in INTRODUCTION))
-    return page
 
 
-def _footer(command: str) -> Text:
-    return (f"Written by rootpool {rootpool.__version__}: ", Mono(command))
-
-
-def _paper_page(results: Mapping[str, Result | None], bench: Bench) -> Page:
+def _paper_cover(results: Mapping[str, Result | None], plan: Plan) -> Cover:
     paper = load_published().source
-    page = Page(
+    return Cover(
         "The paper, measured",
-        lead=f"{paper['title']} ({paper['authors']}, {paper['venue']}): every table and figure, with what it "
-        "prints, what was measured here, and whether its claim shows.",
-        footer=_footer(_command(list(results), bench)),
+        f"{paper['title']} ({paper['authors']}, {paper['venue']}): every table and figure, with what it "
+        "prints, what was measured here, and whether that supports its claim.",
+        _command(list(results), plan),
+        [_scale(plan), Paragraph(("The paper: ", Link(paper["url"], paper["url"])))],
     )
-    page.add(
-        _counts(results),
-        _scale(bench),
-        Paragraph(("The paper: ", Link(paper["url"], paper["url"]))),
-    )
-    page.add(_overview(results))
-    return page
 
 
 def _counts(results: Mapping[str, Result | None]) -> Facts:
-    found = Counter("needs" if r is None else r.shows for r in results.values())
-    return Facts({WORDS[key]: str(found[key]) for key in (True, False, None, "needs")})
+    found = Counter(_word(result) for result in results.values())
+    return Facts({word: str(found[word]) for word in MARKS})
 
 
-def _scale(bench: Bench) -> Note:
-    if not bench.miniature:
-        return Note(f"Trained by the recipes {bench.family}-* on {bench.data}.")
+def _word(result: Result | None) -> str:
+    return "not measured" if result is None else result.verdict
+
+
+def _scale(plan: Plan) -> Note:
+    if not plan.miniature:
+        return Note(f"Trained by the recipes {plan.family}-* on {plan.data}.")
     return Note(
         "The numerical tables are measured as they stand in the paper. Those that need training are "
         "measured in miniature: a network of three convolutions on grey patches of 18 photographs, "
-        "which trains in half a minute. Such runs can show what a claim says, or the opposite, but "
-        "differences of tenths of a percent, as ImageNet gives them, are below their noise: many "
-        "answers are ‘unclear’, and that is what they should be. Every entry has the commands for the "
-        "experiment at its full size."
+        "which trains in half a minute. Such runs can support a claim or contradict it, but differences "
+        "of tenths of a percent, as ImageNet gives them, are below their noise: many verdicts are "
+        "‘inconclusive’, and rightly so. Every entry has the commands for the experiment at its full "
+        "size. Only the methods that a table or figure of the paper has enter the verdict on it; others "
+        "stand beside them."
     )
 
 
 def _overview(results: Mapping[str, Result | None]) -> Table:
     rows: list[list[Text]] = []
     for name, result in results.items():
-        said = claim(name) or (result.claim if result else "")
-        word = "needs" if result is None else result.shows
-        called = title(name)
-        # Names of statements hold more than plain words, of which every renderer makes another anchor.
-        entry: Text = called if name in EXPLAINED else Link(called, f"#{anchor(called)}")
-        rows.append([entry, said, f"{MARKS[word]} {WORDS[word]}"])
+        entry, word = ENTRIES[name], _word(result)
+        # Titles of statements hold more than plain words, for which every renderer makes another anchor.
+        plain = entry.kind != "theory"
+        called: Text = Link(entry.title, f"#{anchor(entry.title)}") if plain else entry.title
+        rows.append([called, entry.claim, f"{MARKS[word]} {word}"])
     return Table(
-        ["entry", "claim", "here"], rows, caption="All entries, and whether their claims show."
+        ["entry", "claim", "here"], rows, caption="All entries, and the verdicts on their claims."
     )
 
 
@@ -133,95 +142,98 @@ def _overview(results: Mapping[str, Result | None]) -> Table:
 # One entry
 
 
-def _entry(name: str, result: Result | None, bench: Bench, level: Literal[2, 3]) -> list[Block]:
-    blocks: list[Block] = [Heading(title(name), level)]
-    if name in EXPLAINED:
-        blocks += [Paragraph(text) for text in EXPLAINED[name].text]
-    found = source(name)
-    if found is not None:
-        blocks.append(
-            Paragraph((Strong("The paper:"), f" {found.claim} (Section “{found.section}”)"))
-        )
-    elif result is not None and name not in EXPLAINED:
-        blocks.append(Paragraph((Strong("The paper:"), f" {result.claim}")))
-    entry = ENTRIES[name]
+def _entry(entry: Entry, result: Result | None, plan: Plan, level: Literal[2, 3]) -> list[Block]:
+    blocks: list[Block] = [Heading(entry.title, level), *(Paragraph(t) for t in entry.text)]
+    if entry.section:
+        said = f" {entry.claim} (Section “{entry.section}”)"
+        blocks.append(Paragraph((Strong("The paper:"), said)))
     if result is not None:
         blocks += _answers(result)
     elif entry.elsewhere is not None:
-        blocks += _needs(name, entry.elsewhere)
+        blocks += _needs(entry, entry.elsewhere)
     if entry.remark:
         blocks.append(Paragraph(entry.remark))
     if result is None:
         return blocks
-    if (table := side_by_side(name, result)) is not None:
+    if (table := side_by_side(entry, result)) is not None:
         blocks.append(table)
-    blocks += entry.draw(result, bench)
-    return [*blocks, _made_by(name, result, bench)]
+    blocks += entry.draw(result, plan)
+    return [*blocks, *_comparisons(result), _made_by(entry, result, plan)]
 
 
 def _answers(result: Result) -> list[Block]:
     answers = result.series.get("answers")
     if not answers:
-        return [Note(result.verdict, TONES[result.shows])]
-    return [Note(str(a["text"]), TONES[a["shows"]]) for a in answers]
+        return [Note(result.reason, TONES[result.verdict])]
+    return [Note(str(a["text"]), TONES[a["verdict"]]) for a in answers]
 
 
-def _needs(name: str, elsewhere: Elsewhere) -> list[Block]:
+def _needs(entry: Entry, elsewhere: Elsewhere) -> list[Block]:
     return [
-        Note(
-            f"Not measured here: this needs {elsewhere.needs}. One method, the others are named alike:"
-        ),
-        Code("\n".join(_full_commands(name, "svd-pade")), "sh"),
+        Note(f"Not measured here: this needs {elsewhere.needs}. For one method:"),
+        Code(_full_commands(entry), "sh"),
         Paragraph(elsewhere.makes),
-        Code(elsewhere.command.format(name=name), "sh"),
+        Code(elsewhere.command.format(name=entry.name), "sh"),
     ]
 
 
-def _full_commands(name: str, method: str) -> list[str]:
-    folders = {"birds": "CUB_200_2011", "dogs": "stanford-dogs", "cars": "stanford-cars"}
-    commands = []
-    for pattern in ENTRIES[name].full:
-        recipe, *overrides = pattern.format(method=method).split()
-        family = recipe.split("-")[0]
-        options = f"--data {folders.get(family, 'imagenet')}"
-        if family in folders:
-            options += f" --weights runs/resnet50-imagenet-{method}-hybrid/last.ckpt"
-        commands.append(" ".join(["rootpool train --recipe", recipe, options, *overrides]))
-    return commands
+def _full_commands(entry: Entry, method: str = "svd-pade") -> str:
+    return "\n".join(full.command(method) for full in entry.full)
 
 
-def _made_by(name: str, result: Result, bench: Bench) -> Details:
-    blocks: list[Block] = [Code(_command([name], bench), "sh")]
+def _made_by(entry: Entry, result: Result, plan: Plan) -> Details:
+    blocks: list[Block] = [Code(_command([entry.name], plan), "sh")]
     if result.settings:
         blocks.append(Facts({key: str(value) for key, value in result.settings.items()}))
-    comparisons = result.series.get("comparisons", ())
-    if comparisons:
-        blocks += [Paragraph("All comparisons:"), List([_comparison(c) for c in comparisons])]
-    if ENTRIES[name].full:
+    if entry.full:
         blocks += [
             Paragraph("At the size of the paper, for one method:"),
-            Code("\n".join(_full_commands(name, "svd-pade")), "sh"),
+            Code(_full_commands(entry), "sh"),
         ]
     return Details("How this was made", blocks)
 
 
-def _comparison(record: Record) -> str:
+def _comparisons(result: Result) -> list[Block]:
+    """A table for each question; methods that the paper does not have stand below the others."""
+    found: dict[str, list[Record]] = {}
+    for record in result.series.get("comparisons", ()):
+        found.setdefault(str(record["question"]), []).append(record)
+    tables: list[Block] = [
+        Table(
+            ["run", "against", "difference, points", "p, after Holm", "seeds", "difference is"],
+            [_comparison(record) for record in records],
+            caption=question,
+        )
+        for question, records in found.items()
+    ]
+    return [Details("All comparisons", tables)] if tables else []
+
+
+def _comparison(record: Record) -> list[Text | int | None]:
     mean, low, high, p = (record[key] for key in ("mean", "low", "high", "corrected_p"))
-    interval = "one value" if low is None else f"{low:+.2f} to {high:+.2f}"
-    chance = "" if p is None else f", p = {p:.2g} after Holm's correction"
-    return f"{record['label']}: {mean:+.2f} points ({interval}{chance})"
+    assert isinstance(mean, float)
+    reach = (high - low) / 2 if isinstance(low, float) and isinstance(high, float) else None
+    chance = show_p(p if isinstance(p, float) else None).removeprefix("= ")
+    word = (
+        ("for the better" if mean < 0 else "for the worse") if record["clear"] else "within noise"
+    )
+    run, baseline, seeds = (str(record[key]) for key in ("run", "baseline", "n"))
+    judged = "" if record["judged"] else " (not in the paper's, not judged)"
+    return [run, baseline, Number(mean, reach, "+.2f"), chance, seeds, word + judged]
 
 
-def _command(names: Sequence[str], bench: Bench) -> str:
+def _command(names: Sequence[str], plan: Plan) -> str:
     parts = ["rootpool paper"]
     if len(names) < len(ENTRIES):
         parts += names
-    if any(ENTRIES[name].trials(bench) for name in names):
-        parts.append(f"--seeds {bench.seeds}")
-    if bench.data is not None:
-        parts.append(f"--recipes {bench.family} --data {bench.data}")
-    if bench.weights is not None:
-        parts.append(f"--weights {bench.weights}")
+    if any(ENTRIES[name].trials(plan) for name in names):
+        parts.append(f"--seeds {plan.seeds}")
+        if plan.methods is not None:
+            parts.append(f"--methods {' '.join(plan.methods)}")
+    if plan.data is not None:
+        parts.append(f"--recipes {plan.family} --data {plan.data}")
+    if plan.weights is not None:
+        parts.append(f"--weights {plan.weights}")
     return " ".join(parts)
 
 
@@ -229,7 +241,7 @@ def _command(names: Sequence[str], bench: Bench) -> str:
 # Published and measured
 
 
-def side_by_side(name: str, result: Result) -> Table | None:
+def side_by_side(entry: Entry, result: Result) -> Table | None:
     """Each row of the paper, as printed, and below it what was measured."""
     cells = [r for r in result.records if "row" in r and "column" in r]
     if not cells:
@@ -238,12 +250,12 @@ def side_by_side(name: str, result: Result) -> Table | None:
     rows: list[list[Text | None]] = []
     for row in dict.fromkeys(str(r["row"]) for r in cells):
         own = [r for r in cells if r["row"] == row]
-        shown = _lines(own, columns, ENTRIES[name].form)
+        shown = _lines(own, columns, entry.form)
         rows += [[row if k == 0 else "", *line] for k, line in enumerate(shown)]
-    headers = [_what(name), "", *columns]
+    headers = [entry.rows, "", *columns]
     if not any(r.get("printed") for r in cells):  # a figure: nothing to compare with
         headers, rows = [headers[0], *columns], [[row[0], *row[2:]] for row in rows]
-    return Table(headers, rows, caption=_caption(name, result))
+    return Table(headers, rows, caption=_caption(entry, result))
 
 
 def _lines(own: Sequence[Record], columns: Sequence[str], form: str) -> list[list[Text | None]]:
@@ -269,12 +281,6 @@ def _number(record: Record, form: str) -> Text:
     return Number(value, spread if isinstance(spread, float) else None, form)
 
 
-def _what(name: str) -> str:
-    return {"table:taylor-degrees": "degree", "table:pade-degrees": "degree"}.get(name, "row")
-
-
-def _caption(name: str, result: Result) -> str:
-    found = source(name)
-    caption = getattr(found, "caption", "Measured here.")
+def _caption(entry: Entry, result: Result) -> str:
     spread = any(r.get("spread") is not None for r in result.records)
-    return caption + " Here: mean ± standard deviation over seeds." * spread
+    return entry.caption + " Here: mean ± standard deviation over seeds." * spread

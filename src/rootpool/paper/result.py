@@ -1,15 +1,40 @@
-"""What running one entry of the paper gives: records, and a sentence on whether its claim shows."""
+"""What measuring one entry of the paper gives: records, and whether they support its claim."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from rootpool.analysis import Record
 from rootpool.analysis.records import from_json, to_json
 
-__all__ = ["Result"]
+__all__ = ["Result", "Verdict", "together", "verdict_of"]
+
+Verdict: TypeAlias = Literal["supported", "contradicted", "inconclusive"]
+
+
+def verdict_of(holds: bool | None) -> Verdict:
+    """The verdict on a claim that holds, or does not, or about which the records cannot tell.
+
+    >>> verdict_of(True), verdict_of(None)
+    ('supported', 'inconclusive')
+    """
+    if holds is None:
+        return "inconclusive"
+    return "supported" if holds else "contradicted"
+
+
+def together(parts: Iterable[Verdict]) -> Verdict:
+    """The verdict on a claim from those on its parts: one contradiction decides.
+
+    >>> together(["supported", "inconclusive"]), together(["inconclusive", "contradicted"])
+    ('inconclusive', 'contradicted')
+    """
+    found = set(parts)
+    if "contradicted" in found:
+        return "contradicted"
+    return "supported" if found == {"supported"} else "inconclusive"
 
 
 @dataclass(frozen=True)
@@ -20,13 +45,13 @@ class Result:
         entry: ``table:...``, ``figure:...``, ``text:...`` or ``theory:...``.
         claim: what the paper, or the theory, says.
         records: published and measured side by side, or what a statement rests on.
-        shows: whether the claim shows in the records; None where they cannot tell.
-        verdict: the same as a sentence, with the numbers it rests on.
+        verdict: whether the records support the claim.
+        reason: why, in a sentence with the numbers.
         settings: what made the records, to run it again.
         series: further records by name: what pictures are drawn from, and the ``answers`` that a
             verdict on several questions is made of.
 
-    >>> result = Result("table:speed", "A is faster.", ({"a": 1.0},), None, "Who knows.")
+    >>> result = Result("table:speed", "A is faster.", ({"a": 1.0},), "inconclusive", "One run.")
     >>> Result.from_json(result.to_json()) == result
     True
     """
@@ -34,8 +59,8 @@ class Result:
     entry: str
     claim: str
     records: tuple[Record, ...]
-    shows: bool | None
-    verdict: str
+    verdict: Verdict
+    reason: str
     settings: Record = field(default_factory=dict)
     series: Mapping[str, tuple[Record, ...]] = field(default_factory=dict)
 
@@ -45,11 +70,11 @@ class Result:
 
     @classmethod
     def from_json(cls, text: str) -> Result:
-        """What ``to_json`` wrote."""
+        """Read what ``to_json`` wrote."""
         try:
             data: dict[str, Any] = from_json(text)
             data["records"] = tuple(data["records"])
             data["series"] = {name: tuple(records) for name, records in data["series"].items()}
             return cls(**data)
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-            raise ValueError(f"{text[:80]!r} is no result of an entry: {error!r}") from error
+            raise ValueError(f"{text[:80]!r} is not the result of an entry: {error!r}") from error

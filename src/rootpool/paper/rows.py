@@ -1,4 +1,4 @@
-"""Rows of runs: their final errors, their curves, and what is measured next to what is printed."""
+"""Rows of runs: their final errors, their curves, and measured numbers next to printed ones."""
 
 from __future__ import annotations
 
@@ -7,80 +7,97 @@ from statistics import fmean, stdev
 from typing import Any
 
 from rootpool.analysis import Record
-from rootpool.analysis.statistics import Comparison
-from rootpool.nn import method_names
 
-from .bench import Bench, Run
-from .published import Table
+from .plan import Measured, Plan, Run
+from .published import Row as PrintedRow
+from .published import Table, matches
 
 __all__ = [
-    "AVERAGE",
-    "HYBRID",
-    "PADE",
-    "SVD",
     "Row",
-    "comparison_records",
+    "cells_of",
     "curve_records",
     "endings",
+    "name_beside",
     "settings_of",
     "side_by_side",
 ]
 
 Row = dict[str, Any]
-SVD = tuple(m for m in method_names("paper") if m != "isqrt-cov")  # those of the paper
-PADE = "svd-pade"
-AVERAGE = "average pooling"
-HYBRID = ", hybrid"  # how the name of a run ends that has two stages
+AVERAGE = "average pooling"  # one row for the networks without covariance pooling
+
+
+def _identity(run: Run) -> Row:
+    return {"run": run["label"], **run["tags"]}
 
 
 def endings(runs: Iterable[Run]) -> list[Row]:
-    """One row a run: the errors after its last epoch, and the best on the way."""
+    """One row per run: the errors after its last epoch, and the best of all epochs."""
     rows = []
     for run in runs:
         curves = run["curves"]
+        best = min(epoch["val_error"] for epoch in curves)
         rows.append(
             {
-                "run": run["label"],
-                "method": run["method"],
-                "protocol": run["protocol"],
-                "seed": run["seed"],
+                **_identity(run),
                 "val_error": curves[-1]["val_error"],
                 "val_error5": curves[-1]["val_error5"],
-                "best_error": min(epoch["val_error"] for epoch in curves),
+                "best_error": best,
                 "best_error5": min(epoch["val_error5"] for epoch in curves),
                 "train_error": curves[-1]["train_error"],
+                "accuracy": 100 - curves[-1]["val_error"],
+                "best_accuracy": 100 - best,
             }
         )
     return rows
 
 
 def curve_records(runs: Iterable[Run], part: str = "curves") -> list[Row]:
-    """The records of all runs, each with what tells it from the others."""
-    tags = ("method", "protocol", "seed")
-    return [
-        {"run": run["label"], **{tag: run[tag] for tag in tags}, **record}
-        for run in runs
-        for record in run[part]
-    ]
+    """The records of all runs, each with the name and the tags of its run."""
+    return [{**_identity(run), **record} for run in runs for record in run[part]]
 
 
-def settings_of(bench: Bench) -> Record:
-    """What all entries of a bench share."""
+def settings_of(plan: Plan) -> Record:
+    """The settings that all entries of a plan share."""
     return {
-        "recipes": f"{bench.family}-*",
-        "data": bench.data or "photo-patches (18 classes, 1800 validation images)",
-        "seeds": bench.seeds,
-        "epochs": bench.epochs,
+        "recipes": f"{plan.family}-*",
+        "data": plan.data or "photo-patches (18 classes, 1800 validation images)",
+        "seeds": plan.seeds,
+        "epochs": plan.epochs,
     }
 
 
-def comparison_records(questions: Mapping[str, Sequence[Comparison]]) -> list[Record]:
-    """One record a comparison, with its question."""
-    return [
-        {**c.record(), "method": c.run.split(",")[0], "question": question}
-        for question, found in questions.items()
-        for c in found
-    ]
+def _name(row: PrintedRow) -> str:
+    return AVERAGE if row.method == "gap" else row.name
+
+
+def name_beside(method: str) -> str:
+    """The name of a row for a method that a table of the paper does not have."""
+    return f"{method} (not in this table)"
+
+
+def cells_of(table: Table, study: Measured) -> dict[tuple[str, str], list[float]]:
+    """What was measured, by row and column: the values of all seeds.
+
+    Methods that the table does not have get rows of their own, which say so.
+    """
+    rows = endings(study.runs())
+    wanted = {_name(row): {"method": row.method, **row.tags} for row in table.rows}
+    for method in dict.fromkeys(row["method"] for row in rows):
+        if method not in table.trained:
+            wanted[AVERAGE if method == "gap" else name_beside(method)] = {"method": method}
+    cells: dict[tuple[str, str], list[float]] = {}
+    for name, tags in wanted.items():
+        own = [row for row in rows if matches(row, tags)]
+        protocols = {row["protocol"] for row in own}
+        for column, measure in table.measures.items():
+            chosen = {tag: v for tag, v in measure.items() if tag not in ("value", "family")}
+            if measure.get("family", study.plan.family) != study.plan.family:
+                continue
+            if chosen.get("protocol") not in protocols:
+                # Newton-Schulz and average pooling have no second stage: the table repeats them.
+                chosen.pop("protocol", None)
+            cells[name, column] = [row[measure["value"]] for row in own if matches(row, chosen)]
+    return cells
 
 
 def _measured(values: Sequence[float]) -> Record:
@@ -95,7 +112,7 @@ def side_by_side(table: Table, here: Mapping[tuple[str, str], Sequence[float]]) 
     """Printed cells, then what was measured, by name of row and column."""
     printed: list[Record] = [
         {
-            "row": AVERAGE if row.method == "gap" else row.name,
+            "row": _name(row),
             "group": row.group,
             "column": column,
             "printed": cell.text,

@@ -1,4 +1,4 @@
-"""Precision and smoothness: the two figures on the gradients of MPN-COV and of its remedies."""
+"""Precision and smoothness: the two figures about the gradients of MPN-COV and of its remedies."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 import torch
 
 from rootpool.analysis import Record, effective_smoothness
-from rootpool.nn import covariance_pools, method_names
+from rootpool.nn import covariance_pools
 
-from .bench import Study
-from .judge import Answer, compare_by_question, conclude, count, is_level, together
+from .judge import Answer, answer, answers_from_runs, ask, comparison_records, conclude
 from .networks import UNTRAINED, loss, networks
-from .published import Figure, load_published
-from .result import Result
-from .rows import SVD, comparison_records, curve_records, endings, settings_of
+from .plan import OURS, Measured
+from .published import Figure
+from .result import Result, verdict_of
+from .rows import curve_records, endings, settings_of
 
 __all__ = ["measure_precision", "measure_smooth_gradients", "smoothness_records"]
 
@@ -26,7 +26,7 @@ FAILED = 10.0  # points of training error above the other precision: did not con
 
 
 def smoothness_records(
-    study: Study, methods: Sequence[str], dtypes: Sequence[str] = ("float64",)
+    study: Measured, methods: Sequence[str], dtypes: Sequence[str] = ("float64",)
 ) -> list[Record]:
     """Effective smoothness by method, moment, precision of the root and seed."""
     records: list[Record] = []
@@ -40,7 +40,7 @@ def smoothness_records(
                 {
                     "run": network.method if len(dtypes) == 1 else f"{network.method}, {dtype}",
                     "method": network.method,
-                    "dtype": dtype,
+                    "precision": dtype,
                     "moment": network.moment,
                     "seed": network.seed,
                     **found,
@@ -49,11 +49,11 @@ def smoothness_records(
     return records
 
 
-def _betas(records: Sequence[Record], dtype: str = "float64") -> dict[str, dict[str, float]]:
+def _betas(records: Sequence[Record], precision: str = "float64") -> dict[str, dict[str, float]]:
     """Mean over seeds by method and moment; geometric, for numbers of several decades."""
     found: dict[str, dict[str, list[float]]] = {}
     for r in records:
-        if r["dtype"] == dtype:
+        if r["precision"] == precision:
             at = found.setdefault(str(r["method"]), {})
             at.setdefault(str(r["moment"]), []).append(float(r["beta"] or 0))
     return {m: {k: geometric_mean(v) for k, v in at.items()} for m, at in found.items()}
@@ -81,81 +81,75 @@ def _said(ratios: dict[str, float]) -> str:
 # --------------------------------------------------------------------------------------------------
 
 
-def measure_precision(figure: Figure, study: Study) -> Result:
+def measure_precision(figure: Figure, study: Measured) -> Result:
     """MPN-COV and iSQRT-COV in single and double precision, and how smooth their gradients are."""
-    rows = endings(study.results)
-    methods = ("mpn-cov", "isqrt-cov")
-    questions = {m: [(f"{m}, float32", m)] for m in methods}
-    found = compare_by_question(rows, questions, "train_error")
-    smoothness = smoothness_records(study, methods, tuple(DTYPES))
-    ratios = _ratios(_betas(smoothness), *methods)
-    mean = {m: c[0].difference.mean for m, c in found.items()}
-    limit = load_published().statements["precision-effect-isqrt"].value
+    rows = endings(study.runs())
+    smoothness = smoothness_records(study, figure.methods, tuple(DTYPES))
+    ratios = _ratios(_betas(smoothness), "mpn-cov", "isqrt-cov")
+    (question,) = figure.questions
+    comparisons = ask(question, figure, rows)
+
+    def errors(method: str, precision: str) -> list[float]:
+        own = (r for r in rows if (r["method"], r["precision"]) == (method, precision))
+        return [row["train_error"] for row in own]
+
+    off = {m: fmean(errors(m, "float32")) - fmean(errors(m, "float64")) for m in figure.methods}
     answers = [
         Answer(
             f"MPN-COV does not converge in float32. Here its final training error in float32 is "
-            f"{mean['mpn-cov']:+.2f} points from that in float64.",
-            mean["mpn-cov"] > FAILED,
+            f"{off['mpn-cov']:+.2f} points from that in float64.",
+            verdict_of(off["mpn-cov"] > FAILED),
         ),
         Answer(
-            f"Precision changes the error of iSQRT-COV by about {limit:g} %. Here it is "
-            f"{mean['isqrt-cov']:+.2f} points from that in float64.",
-            is_level(found["isqrt-cov"], limit, "either"),
+            f"{question.text} Here it is {off['isqrt-cov']:+.2f} points from that in float64.",
+            answer(question, comparisons).verdict,
         ),
         Answer(
             f"The gradients of MPN-COV are far less smooth than those of iSQRT-COV. Here its β is "
             f"{_said(ratios)}.",
-            together(ratio > FAR for ratio in ratios.values()),
+            verdict_of(all(ratio > FAR for ratio in ratios.values())),
         ),
     ]
-    curves = [
-        {**row, "protocol": "hybrid" if row["run"].endswith("float32") else "standalone"}
-        for row in curve_records(study.results)
-    ]
     return conclude(
-        figure.entry,
-        figure.claim,
+        figure,
         answers,
         beta_rows(smoothness),
-        settings_of(study.bench),
-        curves=curves,
+        settings_of(study.plan),
+        curves=curve_records(study.runs()),
         smoothness=smoothness,
-        comparisons=comparison_records({f"{m} by precision.": c for m, c in found.items()}),
+        comparisons=comparison_records(figure, rows),
     )
 
 
-def measure_smooth_gradients(figure: Figure, study: Study) -> Result:
+def measure_smooth_gradients(figure: Figure, study: Measured) -> Result:
     """The remedies: as smooth as iSQRT-COV, and hardly better than MPN-COV."""
-    remedies = [m for m in SVD if m != "mpn-cov"]
-    smoothness = smoothness_records(study, method_names("ours", "paper"))
+    trained = dict.fromkeys(trial.tags["method"] for trial in study.trials)
+    shown = [m for m in trained if m in (*figure.methods, *OURS)]
+    smoothness = smoothness_records(study, shown)
     betas = _betas(smoothness)
-    ratios = {m: _ratios(betas, m, "isqrt-cov") for m in remedies if m in betas}
-    trained = {m: list(r.values())[-1] for m, r in ratios.items()}
-    limit = load_published().statements["remedies-gain"].value
-    runs = study.of(protocol="standalone")
-    gains = compare_by_question(endings(runs), {"gain": [(m, "mpn-cov") for m in remedies]})["gain"]
+    ratios = {m: _ratios(betas, m, "isqrt-cov") for m in figure.members("remedies") if m in betas}
     same = [r[UNTRAINED] for r in ratios.values()]
+    late = [list(r.values())[-1] for r in ratios.values()]
+    rows = endings(study.runs(protocol="standalone"))
     answers = [
         Answer(
             "All remedies make the gradients about as smooth as those of iSQRT-COV (at most "
             f"{FAR:g} times its β). Here β is {min(same):.2g} to {max(same):.2g} times that of iSQRT-COV in "
-            f"the same untrained network, and {min(trained.values()):.2g} to "
-            f"{max(trained.values()):.2g} times in the trained ones.",
-            all(ratio <= FAR for r in ratios.values() for ratio in r.values()),
+            f"the same untrained network, and {min(late):.2g} to {max(late):.2g} times in the trained "
+            "ones.",
+            verdict_of(all(ratio <= FAR for r in ratios.values() for ratio in r.values())),
         ),
-        Answer(
-            f"They gain at most {limit:g} % over MPN-COV. Here: {count(gains)}.",
-            is_level(gains, limit, "better"),
-        ),
+        *answers_from_runs(figure, rows),
     ]
-    rows = [row for row in curve_records(runs) if row["method"] != "gap"]
+    curves = [
+        row for row in curve_records(study.runs(protocol="standalone")) if row["method"] != "gap"
+    ]
     return conclude(
-        figure.entry,
-        figure.claim,
+        figure,
         answers,
         beta_rows(smoothness),
-        settings_of(study.bench),
-        curves=rows,
+        settings_of(study.plan),
+        curves=curves,
         smoothness=smoothness,
-        comparisons=comparison_records({"Standalone, against MPN-COV.": gains}),
+        comparisons=comparison_records(figure, rows),
     )

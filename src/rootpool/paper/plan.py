@@ -1,0 +1,220 @@
+"""The trainings that entries are measured from: recipes of one family, on embedded data or the user's."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rootpool.recipes import (
+    HYBRID,
+    STANDALONE,
+    Recipe,
+    SettingsError,
+    families,
+    merge,
+    pooling_names,
+    recipe,
+)
+from rootpool.train.data.layouts import LAYOUTS
+from rootpool.train.study import Trial
+from rootpool.unknown import unknown_name
+
+__all__ = ["FAMILY_OF_LAYOUT", "OURS", "PATCHES", "WARM_UPS", "Measured", "Plan", "Run"]
+
+Run = dict[str, Any]  # a result of run_trials
+PATCHES = "patches"  # the family of recipes for the embedded photographs
+OURS = ("exact",)  # trained beside the paper's methods, and never judged
+PROTOCOLS = (STANDALONE, HYBRID)
+WARM_UPS = (0, 1, 2, 3)
+SPECTRUM_EVERY = 21  # steps; three records per epoch
+
+# The recipes for a layout of data; --recipes chooses others of the same layout.
+FAMILY_OF_LAYOUT = {
+    "cub-200-2011": "birds",
+    "stanford-dogs": "dogs",
+    "stanford-cars": "cars",
+    "image-folder": "alexnet-imagenet",
+}
+
+
+def find_recipe(family: str, method: str, protocol: str = STANDALONE) -> Recipe | None:
+    """The recipe of a method; None if the family or the method does not have this protocol."""
+    try:
+        return recipe(family, method, protocol)
+    except SettingsError:
+        if protocol == STANDALONE:
+            raise
+        return None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which recipes to train, on what, and how often.
+
+    Args:
+        family: the family of recipes.
+        data: folder of the images; None for the embedded ones.
+        weights: a checkpoint to start from, which fine-tuning needs.
+        seeds: repetitions of every training.
+        methods: those to train where an entry compares methods; None for the entry's own and ours.
+    """
+
+    family: str = PATCHES
+    data: str | None = None
+    weights: str | None = None
+    seeds: int = 3
+    methods: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.family not in families():
+            raise SettingsError(
+                unknown_name("family of recipes", self.family, families(), "rootpool recipes")
+            )
+        if self.seeds < 1:
+            raise SettingsError(f"seeds must be positive, got {self.seeds}")
+        for method in self.methods or ():
+            if method not in pooling_names():
+                raise SettingsError(unknown_name("method", method, pooling_names()))
+        given = {"--data": self.data, "--weights": self.weights}
+        for option, what in self.recipe().needs.items():
+            path = given[option]
+            if path is None or not os.path.exists(path):
+                got = "which is not given" if path is None else f"and {path} does not exist"
+                raise SettingsError(f"the recipes {self.family}-* need {option} ({what}), {got}")
+
+    @classmethod
+    def for_data(cls, data: str | None, recipes: str | None = None, **options: Any) -> Plan:
+        """The plan for a folder of images, whose layout decides on the recipes if none are named."""
+        if data is None or recipes is not None:
+            return cls(recipes or PATCHES, data, **options)
+        root = Path(data)
+        layouts = [layout.name for layout in LAYOUTS if None not in layout.find(root)]
+        found = [FAMILY_OF_LAYOUT[name] for name in layouts if name in FAMILY_OF_LAYOUT]
+        if len(found) != 1:
+            raise SettingsError(
+                f"the layout of {data} does not say which recipes to use; choose them with "
+                f"--recipes, one of {', '.join(families())}"
+            )
+        return cls(found[0], data, **options)
+
+    @property
+    def miniature(self) -> bool:
+        """Whether the trainings use the embedded images."""
+        return self.family == PATCHES
+
+    def recipe(self, method: str = "exact", protocol: str = STANDALONE) -> Recipe:
+        """The recipe of a method, which must exist."""
+        return recipe(self.family, method, protocol)
+
+    @functools.cached_property
+    def milestones(self) -> Sequence[int]:
+        """Epochs at which the learning rate decays."""
+        decays: Sequence[int] = self.recipe().config["model"].get("milestones", ())
+        return decays
+
+    @functools.cached_property
+    def epochs(self) -> int:
+        """Epochs of a run."""
+        count: int = self.recipe().config["trainer"]["max_epochs"]
+        return count
+
+    @functools.cached_property
+    def switch(self) -> int | None:
+        """The first epoch of the second stage of hybrid runs; None if the family has no such runs."""
+        found = find_recipe(self.family, "exact", HYBRID)
+        return None if found is None else int(found.config["hybrid"]["switch_epoch"])
+
+    # ----------------------------------------------------------------------------------------------
+    # Trials
+
+    def trials(
+        self,
+        methods: Sequence[str],
+        protocols: Sequence[str] = PROTOCOLS,
+        seeds: int | None = None,
+    ) -> list[Trial]:
+        """A run for each method, protocol and seed for which there is a recipe.
+
+        >>> [trial.label for trial in Plan(seeds=1).trials(["isqrt-cov", "exact"])]
+        ['isqrt-cov', 'exact', 'exact, hybrid']
+        """
+        found = []
+        for method in methods:
+            for protocol in protocols:
+                found_recipe = find_recipe(self.family, method, protocol)
+                if found_recipe is None:
+                    continue
+                label = method if protocol == STANDALONE else f"{method}, {protocol}"
+                for seed in range(seeds or self.seeds):
+                    own = {"seed": seed, "spectrum_every": SPECTRUM_EVERY}
+                    tags = {"method": method, "protocol": protocol, "seed": seed}
+                    config = merge(found_recipe.config, own, self._given)
+                    found.append(Trial(label, config, tags))
+        return found
+
+    def comparison(self, methods: Sequence[str]) -> list[Trial]:
+        """The methods of an entry and ours, or those that the plan asks for, in both protocols."""
+        return self.trials([*methods, *OURS] if self.methods is None else self.methods)
+
+    def precisions(self, methods: Sequence[str]) -> list[Trial]:
+        """Standalone runs with the root in double and in single precision."""
+        runs = self.trials(methods, [STANDALONE])
+        single = {"model": {"compute_dtype": "float32"}}
+        return [
+            *(_variant(trial, trial.label, {}, precision="float64") for trial in runs),
+            *(_variant(t, f"{t.label}, float32", single, precision="float32") for t in runs),
+        ]
+
+    def warm_ups(self, method: str, baseline: str) -> list[Trial]:
+        """Hybrid runs with different numbers of warm-up epochs, and a standalone baseline."""
+        last = self.milestones[-1]
+        return [
+            *(
+                _variant(
+                    trial,
+                    f"{method}, warm-up {count}",
+                    {"hybrid": {"switch_epoch": last - count, "warmup_epochs": count}},
+                    warmup=count,
+                )
+                for count in WARM_UPS
+                for trial in self.trials([method], [HYBRID])
+            ),
+            *self.trials([baseline], [STANDALONE]),
+        ]
+
+    @property
+    def _given(self) -> dict[str, Any]:
+        """The user's images and weights, if there are any."""
+        given: dict[str, Any] = {}
+        if self.data is not None:
+            given["data"] = {"root": self.data}
+        if self.weights is not None:
+            given["model"] = {"weights": self.weights}
+        return given
+
+
+def _variant(trial: Trial, label: str, change: Mapping[str, Any], **tags: Any) -> Trial:
+    """A run with other settings, which its label and its tags say."""
+    return Trial(label, merge(trial.config, change), {**trial.tags, **tags})
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a trained entry is measured from: its runs with their results, and the folder of the runs."""
+
+    plan: Plan
+    trials: Sequence[Trial]
+    results: Sequence[Run]
+    folder: Path = field(default_factory=Path)
+
+    def runs(self, **tags: Any) -> list[Run]:
+        """The results of the runs that have these tags, each with its ``label`` and ``tags``."""
+        return [
+            {**result, "label": trial.label, "tags": dict(trial.tags)}
+            for trial, result in zip(self.trials, self.results, strict=True)
+            if all(trial.tags.get(tag) == value for tag, value in tags.items())
+        ]
