@@ -14,7 +14,11 @@ from rootpool.train.settings import resolve
 pytestmark = pytest.mark.slow
 
 LAYOUTS = {"birds": "cub-200-2011", "dogs": "stanford-dogs", "cars": "stanford-cars"}
+REDUCTION = (
+    16  # instead of 256 channels: AlexNet's first layer after them would take half a gigabyte
+)
 SMALL = {
+    "model": {"reduction": REDUCTION},
     "trainer": {"fast_dev_run": True, "accelerator": "cpu"},
     "data": {"batch_size": 2, "workers": 0},
 }
@@ -25,7 +29,8 @@ CASES = [(f, p) for f, family in families().items() for p in (STANDALONE, *famil
 def pretrained(tmp_path_factory):
     """Weights to fine-tune, of other classes."""
     path = tmp_path_factory.mktemp("weights") / "resnet50.safetensors"
-    save_checkpoint(create_model("paper/resnet50", "isqrt-cov", num_classes=5), path)
+    network = create_model("paper/resnet50", "isqrt-cov", num_classes=5, reduction=REDUCTION)
+    save_checkpoint(network, path)
     return path
 
 
