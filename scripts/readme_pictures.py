@@ -23,7 +23,7 @@ NOT_CONTESTANTS = (
 
 
 def milliseconds(table: str, shape: str) -> dict[str, float]:
-    """Time an image of each contestant in the first table of the benchmark."""
+    """Time per image of each implementation in the first table of the benchmark."""
     lines = itertools.dropwhile(lambda line: not line.startswith("|"), table.splitlines())
     rows = [
         [cell.strip() for cell in line.strip("|").split("|")]
