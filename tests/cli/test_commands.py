@@ -133,7 +133,7 @@ def test_fine_tuning_from_a_run_of_ours_starts_a_new_last_layer(coloured, tmp_pa
             "--data nowhere does not exist",
         ),
         (["recipes", "vgg"], "no recipe has vgg in its name"),
-        (["demo", "--methods", "pade"], "no recipe for pade; methods of the demo: all, gap"),
+        (["demo", "--methods", "svd-pad"], "unknown method 'svd-pad'; did you mean svd-pade"),
         (["demo", "--seeds", "0"], "seeds must be positive, got 0"),
     ],
 )

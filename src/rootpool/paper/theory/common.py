@@ -13,21 +13,21 @@ __all__ = ["normal", "numbers", "orthogonal", "relative_error"]
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:
-    """Normal numbers in float64, always the same."""
+    """Normally distributed numbers in float64, the same for the same seed."""
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def orthogonal(n: int, seed: int = 0) -> Tensor:
-    """An orthogonal matrix ``(n, n)`` of no particular form."""
+    """A random orthogonal matrix ``(n, n)``."""
     return torch.linalg.qr(normal(n, n, seed=seed))[0]
 
 
 def relative_error(got: Tensor, expected: Tensor) -> float:
-    """Norm of the difference over the norm of what is expected."""
+    """Norm of the difference over the norm of the expected value."""
     return float((got - expected).norm() / expected.norm())
 
 
 def numbers(records: Iterable[Record], key: str, **where: object) -> list[float]:
-    """The numbers under a key in the records that have the given values."""
+    """The numbers under a key, of the records that have the given values."""
     chosen = (r[key] for r in records if all(r[k] == v for k, v in where.items()))
     return [v for v in chosen if isinstance(v, int | float)]

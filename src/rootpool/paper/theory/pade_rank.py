@@ -73,7 +73,7 @@ STATEMENT = Statement(
     ),
     claim="1/(1 - x) is rational, so each of its Pade approximants is 1/(1 - x) itself, and the linear "
     "system for the coefficients is singular: its matrix is all ones.",
-    caption="Unknown coefficients of the denominator, and the rank of the system that is to determine them.",
+    caption="Unknown coefficients of the denominator, and the rank of the system for them.",
     compute=pade_rank,
     draw=draw,
 )

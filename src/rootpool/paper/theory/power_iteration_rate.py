@@ -28,7 +28,7 @@ def power_iteration_rate(
     rates = {}
     for ratio in ratios:
         errors = _errors_of_power_iteration(ratio, iterations)
-        rates[ratio] = _factor_a_step(errors)
+        rates[ratio] = _factor_per_step(errors)
         records += [
             {"ratio": ratio, "iteration": k, "error": error, "predicted": ratio**k}
             for k, error in enumerate(errors)
@@ -44,7 +44,7 @@ def power_iteration_rate(
 
 
 def _errors_of_power_iteration(ratio: float, iterations: int) -> list[float]:
-    """Tangents of the angle to the leading eigenvector, from a start with all eigenvectors alike."""
+    """Tangents of the angle to the leading eigenvector, from a start with equal parts of all eigenvectors."""
     U = orthogonal(8)
     lam = torch.tensor([1.0, *torch.linspace(ratio, 0, 7).tolist()], dtype=torch.float64)
     P, u = (U * lam) @ U.mT, U.sum(1)
@@ -57,7 +57,7 @@ def _errors_of_power_iteration(ratio: float, iterations: int) -> list[float]:
     return errors
 
 
-def _factor_a_step(errors: Sequence[float]) -> float:
+def _factor_per_step(errors: Sequence[float]) -> float:
     """Over the later half of the steps that are above rounding: the first ones mix all eigenvalues."""
     above = [e for e in errors if e > 1e-11]
     half = len(above) // 2
@@ -87,7 +87,7 @@ STATEMENT = Statement(
     text=(
         "Power iteration multiplies a vector by the matrix again and again and scales it to "
         "length one. Its part along each eigenvector grows with the eigenvalue, so the leading "
-        "one wins, by the factor λ₂/λ₁ a step over the next. The covariances of a network have "
+        "one wins, by the factor λ₂/λ₁ per step over the next. The covariances of a network have "
         "eigenvalues that are close to each other; with equal ones there is no leading "
         "eigenvector to converge to.",
     ),

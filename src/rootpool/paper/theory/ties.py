@@ -96,7 +96,7 @@ def draw(result: Result, width: float) -> Figure:
         axes.set_xlim(1e-17, 1e6)
         logarithmic(axes, "x")
         axes.set_xticks([1e-15, 1e-10, 1e-5, 1, 1e5])
-    below(figure, "relative error of the gradient, logarithmic; ×: no number comes out")
+    below(figure, "relative error of the gradient, logarithmic; ×: not a number")
     legend(figure, handles, width)
     return figure
 
