@@ -16,6 +16,7 @@ from lightning.pytorch.utilities import rank_zero_only
 from rootpool.analysis.callbacks import EpochTimer, SpectrumMonitor
 from rootpool.analysis.records import write_records
 from rootpool.files import remove_parts, write_atomically
+from rootpool.recipes import SettingsError
 
 from .checkpoints import AtomicCheckpointIO
 from .datamodule import ImageData
@@ -24,7 +25,7 @@ from .hybrid import HybridProtocol
 from .module import PooledTraining
 from .nonfinite import NonFiniteGuard
 from .quiet import quiet_lightning
-from .settings import SettingsError, as_yaml, hybrid_schedule
+from .settings import as_yaml, hybrid_schedule
 from .trainer import make_trainer
 
 __all__ = ["Run", "build", "prepare"]

@@ -15,22 +15,14 @@ from typing import Any
 import lightning.pytorch as pl
 from jsonargparse import ArgumentError, ArgumentParser, Namespace
 
-from rootpool.recipes import SettingsError, apply_overrides, merge
+from rootpool.recipes import SettingsError
 from rootpool.unknown import unknown_name
 
 from .datamodule import ImageData
 from .hybrid import HybridSchedule
 from .module import PooledTraining
 
-__all__ = [
-    "SettingsError",
-    "apply_overrides",
-    "as_yaml",
-    "hybrid_schedule",
-    "known_keys",
-    "merge",
-    "resolve",
-]
+__all__ = ["as_yaml", "hybrid_schedule", "known_keys", "resolve"]
 
 # Decided by `run.prepare`, not by a configuration.
 _TRAINER_SKIP = {

@@ -17,10 +17,11 @@ import lightning.pytorch as pl
 
 from rootpool.analysis.records import read_json, to_json
 from rootpool.jobs import Event, Job, Report, result_file, run_jobs, stable_key, versions
+from rootpool.recipes import merge
 
 from .hybrid import HybridSchedule
 from .run import LAST, monitors, prepare
-from .settings import merge, resolve
+from .settings import resolve
 
 __all__ = ["Event", "Trial", "run_trials"]
 
