@@ -239,9 +239,8 @@ def matrix_function(
         solver_device: where to decompose, as in :func:`eigh`.
 
     Returns:
-        ``(..., n, n)``. A matrix has the same value and gradient whatever else is in the batch and
-        however many threads there are: to the bit for the roots, up to the last digits for logarithm
-        and other powers.
+        ``(..., n, n)``. Value and gradient of a matrix do not depend on the rest of the batch or on the
+        number of threads by more than rounding.
 
     Raises:
         torch.linalg.LinAlgError: eigenvalues outside the domain of the function. Roots and positive
