@@ -188,7 +188,7 @@ def test_truncated_files(tmp_path, suffix, kept):
         ),
         (
             {"features.0.weight": torch.zeros(4, 3, 3, 3), "classifier.weight": torch.zeros(2, 4)},
-            "no AlexNet, ResNet-50 or ResNet-101",
+            "not an AlexNet, ResNet-50 or ResNet-101",
         ),
         ({"features.0.weight": torch.zeros(64, 3, 11, 11)}, "the file has no classifier"),
         (
@@ -196,7 +196,7 @@ def test_truncated_files(tmp_path, suffix, kept):
                 "features.0.weight": torch.zeros(64, 3, 11, 11),
                 "classifier.0.weight": torch.zeros(2, 77),
             },
-            r"takes 77 features, which is no triangle \(32896\), matrix \(65536\) or average \(256\)",
+            r"takes 77 features, which is not the triangle \(32896\), matrix \(65536\) or average \(256\)",
         ),
     ],
 )

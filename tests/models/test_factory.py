@@ -254,7 +254,11 @@ def test_weights_that_timm_renames(tmp_path):
             ValueError,
             "unknown torchvision model 'torchvision/alexnett'; did you mean torchvision/alexnet",
         ),
-        (("torchvision/vit_b_16",), ValueError, "is no chain of layers; try timm's vit_"),
+        (
+            ("torchvision/vit_b_16",),
+            ValueError,
+            "is not a plain sequence of layers; try timm's vit_",
+        ),
         (
             ("patchnet", "svd-padee"),
             ValueError,

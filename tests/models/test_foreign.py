@@ -187,7 +187,9 @@ def test_into_a_given_network_and_the_old_form_of_files(tmp_path):
     model = create_model("torchvision/resnet18", "exact", CLASSES, reduction=8)
     assert load_checkpoint(path, model) is model
     assert_same(model, network, 64)
-    with pytest.raises(ValueError, match=r"no AlexNet, ResNet-50 or ResNet-101; make the network"):
+    with pytest.raises(
+        ValueError, match=r"not an AlexNet, ResNet-50 or ResNet-101; make the network"
+    ):
         load_checkpoint(path)
 
 

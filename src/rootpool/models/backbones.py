@@ -12,7 +12,7 @@ __all__ = ["Backbone", "Layout", "features_of", "refuse_missing"]
 
 @dataclass(frozen=True)
 class Layout:
-    """Where a feature map has its channels, and how many leading tokens are no positions.
+    """Where a feature map has its channels, and how many leading tokens are not positions.
 
     >>> import torch
     >>> Layout("NLC", prefix_tokens=1)(torch.zeros(2, 197, 192)).shape

@@ -1,4 +1,4 @@
-"""Checkpoints of the two public repositories of this line: their names, and the networks behind them.
+"""Checkpoints of the paper's repository and of fast-MPN-COV: their names, and the networks behind them.
 
 Both train three parts: ``features`` (a sequence of the backbone's children), ``representation`` (with
 the 1x1 reduction as ``conv_dr_block``) and ``classifier``. The published ``mpncovresnet`` files are
@@ -46,7 +46,7 @@ _RESNETS = {(3, 4, 6, 3): "paper/resnet50", (3, 4, 23, 3): "paper/resnet101"}
 
 
 def three_parts(tensors: Tensors) -> tuple[dict[str, Tensor], bool] | None:
-    """A foreign file under the names of the three parts; None if it is none.
+    """Tensors of a foreign file under the names of the three parts; None if it is not such a file.
 
     Also whether the reduction stood among the layers of the network, as in ``mpncovresnet``.
     """
@@ -110,7 +110,7 @@ def build_network(
         defaults = {"norm": "features.1.running_mean" in parts}
     else:
         raise ValueError(
-            "this is a network of three parts, but no AlexNet, ResNet-50 or ResNet-101; make the "
+            "this is a network of three parts, but not an AlexNet, ResNet-50 or ResNet-101; make the "
             "network yourself and give it: load_checkpoint(path, model)"
         )
     pool, reduction = _pool(parts, channels, method)
@@ -146,6 +146,6 @@ def _pool(
     if not reduction and width in (channels, channels * 6 * 6):
         return "gap", None
     raise ValueError(
-        f"the classifier takes {width} features, which is no triangle ({triangle_size(pooled)}), "
+        f"the classifier takes {width} features, which is not the triangle ({triangle_size(pooled)}), "
         f"matrix ({pooled**2}) or average ({channels}) of {pooled} channels"
     )

@@ -110,7 +110,7 @@ def _layout(body: nn.Module, name: str, shape: tuple[int, ...]) -> Layout:
         if prefix is None and any("cls_token" in key for key, _ in body.named_parameters()):
             raise ValueError(
                 f"{name} has a class token, but timm does not say how many of its {shape[1]} tokens "
-                "are no positions; choose a model with num_prefix_tokens, such as a vit or deit"
+                "are not positions; choose a model with num_prefix_tokens, such as a vit or deit"
             )
         return Layout("NLC", prefix or 0)
     stated = getattr(body, "output_fmt", None)

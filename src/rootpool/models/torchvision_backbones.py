@@ -57,7 +57,9 @@ def torchvision_backbone(
     known = torchvision_names()
     if TORCHVISION_PREFIX + plain not in known:
         if plain.startswith(_NO_CHAIN):
-            raise ValueError(f"{name} is no chain of layers; try timm's {plain.split('_')[0]}_*")
+            raise ValueError(
+                f"{name} is not a plain sequence of layers; try timm's {plain.split('_')[0]}_*"
+            )
         listed = "rootpool.models.names()"
         raise ValueError(
             unknown_name("torchvision model", TORCHVISION_PREFIX + plain, known, listed)

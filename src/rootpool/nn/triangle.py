@@ -1,6 +1,6 @@
 """Upper triangles of products of thin matrices, without the square matrix where it pays.
 
-Inside one worker thread and a few images at a time; the layouts depend on the size alone and are kept.
+Used for a few images at a time, inside one worker thread. Layouts depend on the size alone and are cached.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from rootpool.linalg import triangle_size
 
 __all__ = ["pack_product", "unpack_times"]
 
-# Measured: up to here one gather of the full symmetric matrix beats work by blocks of rows, for images
-# of that many entries at a time ...
+# Measured: up to this size one gather of the full symmetric matrix, for images of that many entries at a
+# time, is faster than work by blocks of rows ...
 FULL_UP_TO = 768
 FULL_ENTRIES = 2**19
-# ... and up to here the blocks of several images are gathered at once.
+# ... and up to this size the blocks of several images are gathered at once.
 GATHER_UP_TO = 1024
 
 
@@ -29,7 +29,7 @@ def _row_start(i: int, d: int) -> int:
 
 @functools.lru_cache(maxsize=64)
 def _blocks(d: int, device: torch.device) -> tuple[list[tuple[int, int, Tensor]], Tensor, int]:
-    """Blocks of rows ``(begin, end, where their triangle is)``, and the same for all in a row."""
+    """Blocks of rows ``(begin, end, where their triangle is)``; the same index for all blocks; its size."""
     height = 64 if d <= 256 else 128 if d <= GATHER_UP_TO else 256
     blocks, everywhere, size = [], [], 0
     for begin in range(0, d, height):

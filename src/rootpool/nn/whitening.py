@@ -9,6 +9,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from rootpool.linalg import inv_sqrtm
+from rootpool.linalg.checks import checks_enabled
 
 from .covariance import check_covariance
 
@@ -43,15 +44,15 @@ class Whitening(nn.Module):
     r"""ZCA whitening :math:`Y = (\Sigma + \varepsilon I)^{-1/2} (X - \mu)` of the channels.
 
     While training, mean and covariance are those of the batch, over samples and positions and, when a
-    process group is initialised, over all its processes: the same numbers come out of one process with
-    a batch of B as of two with B/2. In evaluation they are running averages (unbiased, like those of
-    ``BatchNorm``). The gradient is exact at repeated eigenvalues.
+    process group is initialised, over all its processes: one process with a batch of B gives the same
+    result as two with B/2 each, up to rounding. In evaluation they are running averages (unbiased,
+    like those of ``BatchNorm``). The gradient is exact at repeated eigenvalues.
 
     Args:
         num_features: channels C.
         eps: ridge :math:`\varepsilon`, which bounds the gain by its inverse square root.
         momentum: weight of a new batch in the running statistics.
-        compute_dtype: what statistics and inverse root are computed in.
+        compute_dtype: the precision of statistics and inverse root.
 
     Shape:
         ``(B, C, *)`` to the same.
@@ -88,7 +89,7 @@ class Whitening(nn.Module):
     def _batch_statistics(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Mean ``(C, 1)``, covariance ``(C, C)`` and M of ``(C, M)`` over all processes."""
         count = _total(torch.tensor(float(X.shape[1]), dtype=X.dtype, device=X.device))
-        if count < 2:
+        if checks_enabled() and count < 2:
             raise ValueError(
                 "Whitening needs two values or more per channel while training, got "
                 f"{int(count)}; use eval(), or a larger batch"
@@ -103,7 +104,7 @@ class Whitening(nn.Module):
     def _track(self, mean: Tensor, covariance: Tensor, count: Tensor) -> None:
         unbiased = covariance * (count / (count - 1))
         tracked = unbiased.to(self.running_covariance.dtype)
-        check_covariance(tracked, covariance)  # one infinity would stay for ever
+        check_covariance(tracked, covariance)  # an infinity would stay forever
         self.num_batches_tracked += 1
         self.running_mean.lerp_(mean[:, 0].to(self.running_mean.dtype), self.momentum)
         self.running_covariance.lerp_(tracked, self.momentum)
