@@ -13,7 +13,8 @@ from rootpool.paper.judge import (
     is_better,
     is_level,
 )
-from rootpool.paper.published import Question, TextClaim
+from rootpool.paper.published import TextClaim
+from rootpool.paper.questions import Question
 from rootpool.paper.result import together
 
 NOISE = (0.00, 0.03, -0.02, 0.05)

@@ -13,7 +13,8 @@ from typing import Any, Literal, TypeAlias
 from rootpool.analysis import Record
 from rootpool.analysis.statistics import Comparison, compare
 
-from .published import Judge, Question, Source
+from .published import Source
+from .questions import Judge, Question
 from .result import Result, Verdict, together, verdict_of
 
 __all__ = [

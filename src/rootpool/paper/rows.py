@@ -10,7 +10,8 @@ from rootpool.analysis import Record
 
 from .plan import Measured, Plan, Run
 from .published import Row as PrintedRow
-from .published import Table, matches
+from .published import Table
+from .questions import matches
 
 __all__ = [
     "Row",
