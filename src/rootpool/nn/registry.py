@@ -44,13 +44,12 @@ def register(method: type[M]) -> type[M]:
     command line and plots. Spectral roots also work under ``torch.compile`` and ``torch.export``, if
     their fields are numbers, booleans, strings or None.
 
-    >>> from typing import ClassVar
     >>> @register
     ... @dataclasses.dataclass(frozen=True)
     ... class Shrunk(Method):
-    ...     name: ClassVar[str] = "shrunk"
-    ...     source: ClassVar[str] = "baseline"
-    ...     use: ClassVar[str] = "to damp large covariances"
+    ...     name = "shrunk"
+    ...     source = "baseline"
+    ...     use = "to damp large covariances"
     ...
     ...     factor: float = 0.5
     ...
