@@ -1,4 +1,8 @@
-"""Functions of tensors: decompositions and matrix functions whose gradients are right everywhere."""
+"""Functions of tensors: decompositions and matrix functions whose gradients are right everywhere.
+
+The names below are for users. Layers above may also import what is in ``__all__`` of the modules; modules
+with an underscore belong to this package alone.
+"""
 
 from .checks import skip_checks
 from .eigh import EighResult, eigh

@@ -1,4 +1,4 @@
-"""Solvers: a LAPACK routine, the shapes of its results, and other ways to the same result."""
+"""Solvers: a LAPACK routine, the shapes of its results, and what to try when it fails."""
 
 from __future__ import annotations
 

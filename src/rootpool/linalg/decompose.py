@@ -1,4 +1,4 @@
-r"""The forward of every decomposition: batch-parallel LAPACK with a ladder of fallbacks.
+r"""The forward of every decomposition: LAPACK over a batch in parallel, with fallbacks if it fails.
 
 Nothing here is differentiable. The two operators are opaque to tracers (``torch.compile``,
 ``torch.vmap``, ``torch.export``), which cannot look into a thread pool, and so may look at values:
@@ -53,7 +53,7 @@ def _solve_directly(solver: Solver, A: Tensor) -> Factors | None:
 
 
 def _solve_by_ladder(solver: Solver, A: Tensor, name: str, caller: str) -> Factors:
-    """Decompose one matrix by whatever works."""
+    """Decompose one matrix by the first of the other ways that works."""
     for attempt in solver.ladder(A):
         with contextlib.suppress(LinAlgError):
             factors = attempt()

@@ -27,7 +27,7 @@ __all__ = ["batchwise", "count_pieces", "even_cuts", "run_pieces"]
 # LAPACK needs some 60 ns per entry, nearly whatever the size of the matrices; handing work to another
 # thread costs 0.1 ms: a piece of less than a millisecond does not pay.
 ENTRIES_WORTH_A_PIECE = 16384
-PIECES_PER_WORKER = 2  # so that a core that is busy elsewhere can do less
+PIECES_PER_WORKER = 2  # more than one, so that a worker on a busy core can do less
 # Smaller matrices LAPACK treats alike with any number of threads (MKL: below 33 in float32, 65 in float64).
 MULTITHREADED_BLAS_STARTS_AT = 33
 

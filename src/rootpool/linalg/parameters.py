@@ -1,4 +1,4 @@
-"""Checks of parameters that are numbers, shared by everything that has some."""
+"""Checks of parameters that are numbers, for rules, functions and layers alike."""
 
 from __future__ import annotations
 

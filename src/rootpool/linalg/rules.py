@@ -1,4 +1,4 @@
-r"""Gradient rules: what stands for the kernel of an eigendecomposition when eigenvalues come close.
+r"""Gradient rules: kernels for the gradient of an eigendecomposition that stay finite at ties.
 
 The derivative of eigenvectors is built from the antisymmetric kernel
 
@@ -321,10 +321,10 @@ def resolve_rule(rule: str | Rule) -> Rule:
 
 
 def rotation(rule: Rule, spectrum: Tensor, coupling: Tensor) -> Tensor:
-    r"""What the gradient of vectors adds inside: :math:`\tfrac12 K^T \circ (C - C^T)`.
+    r"""The part of the gradient due to the vectors, :math:`\tfrac12 K^T \circ (C - C^T)`, in their basis.
 
     Args:
-        rule: for the kernel K.
+        rule: gives the kernel K.
         spectrum: eigen- or singular values ``(..., n)``.
         coupling: :math:`C = U^T \bar U` ``(..., n, n)``.
     """
