@@ -1,7 +1,7 @@
 """Features of a frozen network, computed once and kept on disk in half precision.
 
 The folder of a cache is named by a hash of weights, transform and files, so a change of any of them makes a
-new one. Work that was interrupted goes on with the first block that is missing.
+new one. Interrupted work continues with the first block that is missing.
 """
 
 from __future__ import annotations
