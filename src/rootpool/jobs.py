@@ -18,6 +18,7 @@ import multiprocessing
 import os
 import pickle
 import signal
+import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, is_dataclass
@@ -205,6 +206,7 @@ def _serve(pipe: Connection) -> None:
     import torch
 
     torch.set_num_threads(1)  # the other cores have processes of their own
+    threading.Thread(target=_end_with_starter, daemon=True).start()
     # Ctrl-C in a terminal reaches every process; the one that started this one answers it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Processes that load images start as the system does it: spawned like this one, each of them would
@@ -222,6 +224,14 @@ def _serve(pipe: Connection) -> None:
             except Exception as error:
                 answer = ("error", _portable(error))
             pipe.send(answer)
+
+
+def _end_with_starter() -> None:
+    """End this process when the one that started it is gone, even if that one was killed."""
+    starter = multiprocessing.parent_process()
+    if starter is not None:
+        starter.join()
+        os._exit(1)
 
 
 def _portable(error: Exception) -> tuple[Exception, str]:
