@@ -148,7 +148,7 @@ def _paper_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("entries", nargs="*", metavar="ENTRY", help="such as table:speed or theory; default: all")
     add("--list", action="store_true", help="list the entries and stop")
-    add("--methods", nargs="+", metavar="METHOD", help="default: those of each table, and ours")
+    add("--methods", nargs="+", metavar="METHOD", help="default: those of each entry, and ours")
     add("--data", metavar="PATH", help="train on these images instead of the embedded ones")
     add("--recipes", metavar="FAMILY", help="such as resnet50-imagenet (default: by the data)")
     add("--weights", metavar="FILE", help="a checkpoint to start from (fine-tuning)")

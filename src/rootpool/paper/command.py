@@ -23,7 +23,7 @@ from rootpool.train.study import Event, Trial, run_trials
 
 from .entries import choose
 from .entry import Entry
-from .plan import Measured, Plan, Run
+from .plan import Measured, Plan, Run, named_methods
 from .report import MARKS, make_page
 from .result import Result
 
@@ -63,7 +63,7 @@ def paper(
         output: folder of the results and the report.
         runs: folder of the trainings, which commands can share; by default in the output.
         seeds: repetitions of every training.
-        methods: those to compare; by default the paper's and ours.
+        methods: those to compare, or ``["all"]``; by default those of each entry, and ours.
         workers: trainings at a time; None for one per core.
         data: a folder of images instead of the embedded ones.
         recipes: the family of recipes; by default what the layout of the data says.
@@ -71,7 +71,7 @@ def paper(
         markdown: where to write the Markdown report instead of the output.
     """
     chosen = choose(names)
-    options = {"weights": weights, "seeds": seeds, "methods": methods and tuple(methods)}
+    options = {"weights": weights, "seeds": seeds, "methods": named_methods(methods)}
     plan = Plan.for_data(data, recipes, **options)
     output, console = Path(output), Console(highlight=False)
     runs = Path(runs or output / "runs")

@@ -7,13 +7,12 @@ from pathlib import Path
 
 from rich.console import Console
 
-from rootpool.recipes import pooling_names
 from rootpool.report import Mono, Paragraph
 
 from .command import measure_entries, train, write_page
 from .entries import choose
 from .overview import overview
-from .plan import Measured, Plan
+from .plan import Measured, Plan, named_methods
 from .report import Cover, make_page
 
 __all__ = ["ENTRIES_SHOWN", "SELECTION", "demo"]
@@ -47,8 +46,7 @@ def demo(
         workers: trainings at a time; None for one per core.
         markdown: where to write the Markdown report instead of the output.
     """
-    chosen = pooling_names() if methods == ["all"] else methods or SELECTION
-    plan = Plan(seeds=seeds, methods=tuple(chosen))
+    plan = Plan(seeds=seeds, methods=named_methods(methods or SELECTION))
     output, console = Path(output), Console(highlight=False)
     runs = Path(runs or output / "runs")
     trials = plan.comparison(())

@@ -87,8 +87,8 @@ def comparisons(result: Result, plan: Plan) -> list[Picture]:
             records,
             label=label,
             alt=f"Differences with 95 % intervals: {question}",
-            caption=f"{question} Differences over seeds, with 95 % intervals not yet "
-            "corrected for their number; filled: zero is outside.",
+            caption="Differences over seeds, with 95 % intervals that are not corrected for their "
+            f"number; filled: zero is outside. {question}",
         )
         for question, records in found.items()
         if any(r["low"] is not None for r in records)

@@ -23,7 +23,16 @@ from rootpool.train.data.layouts import LAYOUTS
 from rootpool.train.study import Trial
 from rootpool.unknown import unknown_name
 
-__all__ = ["FAMILY_OF_LAYOUT", "OURS", "PATCHES", "WARM_UPS", "Measured", "Plan", "Run"]
+__all__ = [
+    "FAMILY_OF_LAYOUT",
+    "OURS",
+    "PATCHES",
+    "WARM_UPS",
+    "Measured",
+    "Plan",
+    "Run",
+    "named_methods",
+]
 
 Run = dict[str, Any]  # a result of run_trials
 PATCHES = "patches"  # the family of recipes for the embedded photographs
@@ -49,6 +58,13 @@ def find_recipe(family: str, method: str, protocol: str = STANDALONE) -> Recipe 
         if protocol == STANDALONE:
             raise
         return None
+
+
+def named_methods(names: Sequence[str] | None) -> tuple[str, ...] | None:
+    """The methods that a command line names: ``all`` for every one with a recipe, None for none."""
+    if names is None:
+        return None
+    return tuple(pooling_names()) if list(names) == ["all"] else tuple(names)
 
 
 @dataclass(frozen=True)
