@@ -35,7 +35,7 @@ from .registry import METHODS, is_registered
 from .spectral_roots import SpectralRoot
 from .triangle import pack_product, unpack_times
 
-__all__ = ["fused_root"]
+__all__ = ["check_traceable", "fused_root"]
 
 
 # --------------------------------------------------------------------------------------------------
@@ -324,6 +324,12 @@ class _FeatureGradient(torch.autograd.Function):
             "spectral roots of covariance_pool have no second derivative; "
             "rootpool.linalg.sqrtm(covariance(X)) has, where the covariance is not singular"
         )
+
+
+def check_traceable(method: SpectralRoot) -> None:
+    """Raise if ``torch.compile`` or ``torch.export`` is at work and cannot take this method."""
+    if torch.compiler.is_compiling():
+        _encoded(method)
 
 
 def fused_root(X: Tensor, method: SpectralRoot, dtype: torch.dtype, output: str) -> Tensor:

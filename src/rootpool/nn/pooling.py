@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from rootpool.linalg import to_triangle, triangle_size, triangle_weights
 
 from .covariance import check_covariance, covariance, flatten_positions
-from .fused import fused_root
+from .fused import check_traceable, fused_root
 from .method import Method
 from .registry import resolve_method
 from .scaling import Scaling
@@ -75,6 +75,9 @@ def _check_options(compute_dtype: torch.dtype, output: str) -> None:
 def _pool(features: Tensor, method: Method, dtype: torch.dtype, output: str) -> Tensor:
     X = flatten_positions(features, "covariance_pool")
     form = "matrix" if output == "matrix" else "triangle"
+    if isinstance(method, SpectralRoot):
+        # Here, because torch.export of torch 2.8 hides errors that are raised inside autocast.
+        check_traceable(method)
     with torch.autocast(X.device.type, enabled=False):  # half precision would undo compute_dtype
         if isinstance(method, SpectralRoot):
             Q = fused_root(X, method, dtype, form)
