@@ -31,6 +31,7 @@ def worker(rank, port, X, method, results):
     dist.destroy_process_group()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not dist.is_available(), reason="torch was built without distributed")
 @pytest.mark.parametrize("method", ["exact", "isqrt-cov"])
 def test_gradients_of_two_halves_are_those_of_the_whole(method):

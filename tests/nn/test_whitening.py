@@ -115,6 +115,7 @@ def worker(rank, port, X, weight, results):
     dist.destroy_process_group()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not dist.is_available(), reason="torch was built without distributed")
 def test_two_processes_give_the_numbers_of_one():
     with socket.socket() as probe:
