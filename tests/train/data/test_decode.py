@@ -34,10 +34,9 @@ def photo(tmp_path):
 # Good images
 
 
-@pytest.mark.parametrize("suffix", ["png", "tif"])
-def test_plain_images_keep_their_pixels(suffix, tmp_path):
-    path = tmp_path / f"image.{suffix}"
-    Image.fromarray(gradient()).save(path, lossless=True)
+def test_plain_images_keep_their_pixels(tmp_path):
+    path = tmp_path / "image.png"
+    Image.fromarray(gradient()).save(path)
     assert np.array_equal(decoded(path), gradient())
     assert np.array_equal(decoded(str(path)), gradient())
 
@@ -78,31 +77,27 @@ def test_transparent_pixels_are_white(kind, tmp_path):
     assert decoded(path)[0, :, 0].tolist() == [10, 255, 50]
 
 
-@pytest.mark.parametrize("suffix", ["gif", "webp"])
-def test_first_frame_of_an_animation(suffix, tmp_path):
+def test_first_frame_of_an_animation(tmp_path):
     first, second = (Image.new("RGB", (8, 8), name) for name in ("red", "blue"))
-    path = tmp_path / f"image.{suffix}"
-    first.save(path, save_all=True, append_images=[second], lossless=True)
-    with Image.open(path) as animation:
-        assert animation.n_frames == 2
-    assert (decoded(path) == [255, 0, 0]).all()
+    first.save(tmp_path / "image.gif", save_all=True, append_images=[second])
+    assert (decoded(tmp_path / "image.gif") == [255, 0, 0]).all()
 
 
 # --------------------------------------------------------------------------------------------------
 # Bad images
 
 
-@pytest.mark.parametrize("suffix", ["jpg", "png", "webp"])
-@pytest.mark.parametrize("part", [0.0, 0.01, 0.9])
-def test_truncated_files(suffix, part, photo):
-    path = photo.with_name(f"image.{suffix}")
-    Image.open(photo).save(path)
-    os.truncate(path, int(part * path.stat().st_size))
-    reason = r"\(the file is empty\)" if part == 0 else r"\(\w+: .*\)"
-    with pytest.raises(
-        BadImageError, match=rf"cannot decode .*image\.{suffix} {reason}; repair or"
-    ):
-        decode_image(path)
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [(0.0, "the file is empty"), (0.01, r"\w+: .*"), (0.9, r"\w+: .*"), ("<html>", r"\w+: .*")],
+)
+def test_files_that_are_cut_off_or_not_images(content, reason, photo):
+    if isinstance(content, str):
+        photo.write_text(content)
+    else:
+        os.truncate(photo, int(content * photo.stat().st_size))
+    with pytest.raises(BadImageError, match=rf"cannot decode .*photo\.jpg \({reason}\); repair or"):
+        decode_image(photo)
 
 
 def test_32_bit_pixels_are_refused(tmp_path):
