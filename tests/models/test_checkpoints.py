@@ -12,7 +12,6 @@ from torch import nn
 import hostile
 import matrices
 from rootpool.models import create_model, load_checkpoint, read_tensors, save_checkpoint
-from rootpool.models import files as files_module
 from rootpool.nn import CovariancePool, Method, SVDTrunc
 
 CLASSES = 3
@@ -110,22 +109,6 @@ def test_other_classes_start_a_new_last_layer(tmp_path):
     assert torch.equal(four.backbone.body[0].weight, model.backbone.body[0].weight)
     same = load_checkpoint(path, num_classes=10)
     assert torch.equal(same.classifier.weight, model.classifier.weight)
-
-
-def test_a_failed_write_leaves_the_file_before(tmp_path, monkeypatch):
-    path = tmp_path / "model.pt"
-    save_checkpoint(create_model("patchnet", "exact", 4), path)
-    before = path.read_bytes()
-
-    def full_disk(content, file):
-        file.write(b"half")
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(files_module.torch, "save", full_disk)
-    with pytest.raises(OSError, match="No space left"):
-        save_checkpoint(create_model("patchnet", "exact", 4), path)
-    assert path.read_bytes() == before
-    assert [file.name for file in tmp_path.iterdir()] == ["model.pt"]
 
 
 # --------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import pytest
 
 from rootpool.recipes import merge
 from rootpool.train.failures import explained_deaths
-from small_runs import BATCHES, CONFIG, EPOCHS, assert_same_state, final, run
+from small_runs import BATCHES, CONFIG, EPOCHS, final, run
 
 SECONDS = 60  # of patience with a busy machine; loaders and Lightning look every 5
 
@@ -38,12 +38,10 @@ def test_a_loading_process_that_dies(tmp_path):
     with pytest.raises(
         ChildProcessError, match=r"loads images has died \(DataLoader worker .*--res"
     ):
-        run(tmp_path / "killed", config=config, callbacks=[killer])
+        run(tmp_path, config=config, callbacks=[killer])
     assert time.monotonic() - killer.moment < SECONDS
-    assert 6 <= final(tmp_path / "killed")["global_step"] < EPOCHS * BATCHES
-    run(tmp_path / "killed", config=config, resume=True)
-    run(tmp_path / "whole")
-    assert_same_state(final(tmp_path / "killed"), final(tmp_path / "whole"))
+    # A good checkpoint; that any of them is continued to the bit is shown in test_resume.
+    assert 6 <= final(tmp_path)["global_step"] < EPOCHS * BATCHES
 
 
 def test_a_death_that_others_made_their_own_error_of():

@@ -4,6 +4,7 @@ import lightning.pytorch as pl
 import pytest
 import torch
 
+from rootpool.analysis import read_records
 from rootpool.train.run import prepare
 from rootpool.train.settings import resolve
 from small_runs import BATCHES, CONFIG, EPOCHS, assert_same_state, final, run
@@ -47,11 +48,16 @@ def test_a_run_stopped_after_any_step_ends_the_same(step, tmp_path, uninterrupte
 
 
 def test_a_run_stopped_twice_ends_the_same_with_workers(tmp_path, uninterrupted):
+    """And its records are complete."""
     config = {**CONFIG, "data": {**CONFIG["data"], "workers": 1}}
     stopped_run(tmp_path, 7, config=config)
     stopped_run(tmp_path, 13, resume=True, config=config)
     run(tmp_path, resume=True, config=config)
     assert_same_state(final(tmp_path), uninterrupted)
+    history = read_records(tmp_path / "history.csv")
+    assert [row["pooling"] for row in history] == 2 * ["isqrt-cov"] + 2 * ["svd-pade"]
+    steps = [row["step"] for row in read_records(tmp_path / "spectrum.csv")]
+    assert steps == list(range(0, EPOCHS * BATCHES, 3))
 
 
 def test_a_hybrid_run_from_the_checkpoint_of_its_first_stage_equals_the_whole(
@@ -79,19 +85,3 @@ def test_a_hybrid_run_from_the_checkpoint_of_its_first_stage_equals_the_whole(
         uninterrupted["state_dict"]["model.classifier.weight"],
     )
     assert fork.read_bytes() == before
-
-
-def test_records_of_a_resumed_run_are_complete(tmp_path, uninterrupted):
-    stopped_run(tmp_path, 13)
-    run(tmp_path, resume=True)
-    rows = (tmp_path / "history.csv").read_text().splitlines()
-    assert len(rows) == 1 + EPOCHS
-    poolings = [row.split(",")[rows[0].split(",").index("pooling")] for row in rows[1:]]
-    assert poolings == [
-        "isqrt-cov",
-        "isqrt-cov",
-        "svd-pade",
-        "svd-pade",
-    ]  # the switch is in the record
-    steps = [row.split(",")[0] for row in (tmp_path / "spectrum.csv").read_text().splitlines()[1:]]
-    assert steps == [str(step) for step in range(0, EPOCHS * BATCHES, 3)]
