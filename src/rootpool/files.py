@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["named_if_full", "remove_parts", "write_atomically"]
+__all__ = ["remove_parts", "write_atomically"]
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -29,7 +29,7 @@ def write_atomically(path: str | Path, content: str | bytes | Callable[[BinaryIO
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    with named_if_full(path):
+    with _named_if_full(path):
         try:
             with open(part, "wb") as file:
                 if callable(content):
@@ -47,13 +47,8 @@ def write_atomically(path: str | Path, content: str | bytes | Callable[[BinaryIO
 
 
 @contextmanager
-def named_if_full(path: Path, needs: int | None = None) -> Iterator[None]:
-    """Let the error of a full disk name the file and the space.
-
-    Args:
-        path: of the file.
-        needs: bytes that it will have, where that is known.
-    """
+def _named_if_full(path: Path) -> Iterator[None]:
+    """Let the error of a full disk name the file and the space."""
     try:
         yield
     except (OSError, RuntimeError) as error:
@@ -63,7 +58,6 @@ def named_if_full(path: Path, needs: int | None = None) -> Iterator[None]:
             raise
         usage = shutil.disk_usage(path.parent)
         space = f"{usage.free / 1e6:.1f} of {usage.total / 1e6:.1f} MB free"
-        space += "" if needs is None else f", {needs / 1e6:.1f} MB needed"
         raise OSError(reason.errno, f"{reason.strerror} ({space})", str(path)) from error
 
 
