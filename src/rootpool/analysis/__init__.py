@@ -1,10 +1,9 @@
-"""Measures of covariances, gradients and methods for your own models.
+"""Measures of covariances, smoothness and methods for your own models.
 
 They return records, flat dicts of numbers and strings. The Lightning callbacks that measure during training
 are in :mod:`rootpool.analysis.callbacks`, which is not imported here, so that the measures need only torch.
 """
 
-from .gradients import gradient_statistics, kernel_statistics
 from .records import Record, read_records, write_records
 from .smoothness import effective_smoothness
 from .spectrum import covariance_eigenvalues, spectrum_statistics
@@ -14,8 +13,6 @@ __all__ = [
     "Record",
     "covariance_eigenvalues",
     "effective_smoothness",
-    "gradient_statistics",
-    "kernel_statistics",
     "machine",
     "read_records",
     "spectrum_statistics",

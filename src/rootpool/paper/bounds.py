@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from rootpool.analysis import Record
-from rootpool.analysis.gradients import kernel_rule
 from rootpool.linalg import GradientRule
 from rootpool.nn import KernelBound, Method, SVDNewton, resolve_method
 
@@ -105,10 +104,10 @@ def upper_bounds(methods: Iterable[str], dtype: torch.dtype = torch.float64) -> 
     records: list[Record] = []
     for name in methods:
         method = resolve_method(name)
-        rule = kernel_rule(method)
+        rule = getattr(method, "rule", None)
         if isinstance(method, SVDNewton):
             searched, pair = newton_bound_by_search(method.iterations)
-        elif rule is not None:
+        elif isinstance(rule, GradientRule):
             searched, pair = bound_by_search(rule, dtype)
         else:
             continue
