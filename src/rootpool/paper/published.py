@@ -155,7 +155,6 @@ class Figure(Source):
     """A figure, of which the paper gives no numbers but only what it claims."""
 
     kind: ClassVar[str] = "figure"
-    panels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -269,7 +268,7 @@ def _table(id: str, entry: Mapping[str, Any]) -> Table:
 
 def _figure(id: str, entry: Mapping[str, Any]) -> Figure:
     where = f"figure:{id}"
-    _check_keys(entry, where, "number label section panels methods claim", "questions")
+    _check_keys(entry, where, "number label section methods claim", "questions")
     return Figure(
         id,
         entry["section"],
@@ -278,7 +277,6 @@ def _figure(id: str, entry: Mapping[str, Any]) -> Figure:
         _questions(entry, where),
         int(entry["number"]),
         entry["label"],
-        tuple(entry["panels"]),
     )
 
 
