@@ -1,4 +1,4 @@
-"""What is said about a name that nobody knows."""
+"""Error message for an unknown name, with close matches."""
 
 from __future__ import annotations
 

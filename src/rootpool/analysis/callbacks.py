@@ -107,7 +107,7 @@ class SpectrumMonitor(Callback):
 class EpochTimer(Callback):
     """Writes the seconds of each epoch, validation included, to a file of records.
 
-    The file is the only memory: times are no part of a checkpoint, so that a resumed run can end with the
+    The file is the only memory: times are not part of a checkpoint, so that a resumed run can end with the
     same bits as one that was not interrupted. An epoch that was interrupted counts from where it resumed.
 
     Args:
