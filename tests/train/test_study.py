@@ -1,7 +1,5 @@
 """Trainings side by side; what `rootpool.jobs` promises is tested with it."""
 
-import json
-
 import pytest
 
 from rootpool.recipes import HYBRID, STANDALONE, SettingsError, merge, recipe
@@ -71,15 +69,6 @@ def test_a_result_is_made_once_and_has_the_name_of_the_trial_that_asks(study):
     found = run_trials([*trials, asked], folder, workers=1)
     assert found == [*results, {**results[0], "label": "another name", "warmup": 1}]
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
-
-
-@pytest.mark.slow
-def test_a_failing_run_is_reported_and_others_keep_their_results(tmp_path):
-    good, bad = trial("gap"), trial("exact", data={"root": str(tmp_path / "nowhere")})
-    with pytest.raises(Exception, match="nowhere"):
-        run_trials([good, bad], tmp_path / "runs", workers=1)
-    result = json.loads((tmp_path / "runs" / good.key / "result.json").read_text())
-    assert result["label"] == good.label
 
 
 def test_a_key_is_of_the_settings_alone():
