@@ -8,6 +8,8 @@ import sys
 import pytest
 import torch
 
+from rootpool.cli import main
+
 pytestmark = pytest.mark.slow
 
 STEPS, BATCH = 4, 32
@@ -23,18 +25,17 @@ COMMON = [
 
 
 def train(folder, *overrides):
-    command = [
-        sys.executable,
-        "-m",
-        "rootpool.cli",
-        "train",
-        f"--output={folder}",
-        *COMMON,
-        *overrides,
-    ]
+    """The last checkpoint of a run in processes of its own."""
+    command = [sys.executable, "-m", "rootpool.cli", "train", f"--output={folder}"]
     # Some virtual machines announce AMX and die of it (SIGILL in any bfloat16 product of torch).
     environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+    done = subprocess.run(
+        [*command, *COMMON, *overrides],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=environment,
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     return torch.load(folder / "last.ckpt", weights_only=True)
 
@@ -42,7 +43,8 @@ def train(folder, *overrides):
 @pytest.fixture(scope="module")
 def alone_and_together(tmp_path_factory):
     folder = tmp_path_factory.mktemp("distributed")
-    alone = train(folder / "alone")
+    assert main(["train", f"--output={folder / 'alone'}", *COMMON]) == 0
+    alone = torch.load(folder / "alone" / "last.ckpt", weights_only=True)
     together = train(folder / "together", "trainer.devices=2", "trainer.strategy=ddp")
     return alone, together
 
@@ -52,11 +54,8 @@ def test_gradients_of_two_halves_are_those_of_the_whole(alone_and_together):
     assert alone["global_step"] == together["global_step"] == 2 * STEPS
     for name, value in alone["state_dict"].items():
         assert torch.allclose(value, together["state_dict"][name], rtol=1e-4, atol=1e-6), name
-
-
-def test_the_network_was_changed_at_all(alone_and_together):
-    momenta = alone_and_together[0]["optimizer_states"][0]["state"]
-    assert all(state["momentum_buffer"].abs().max() > 0 for state in momenta.values())
+    momenta = alone["optimizer_states"][0]["state"].values()
+    assert all(state["momentum_buffer"].abs().max() > 0 for state in momenta)  # it was trained
 
 
 def test_evaluation_counts_every_sample_once(alone_and_together):
