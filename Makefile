@@ -55,8 +55,10 @@ lint: $(VENV)/.ready  ## style, format, types, layers
 torture: $(VENV)/.ready  ## hostile matrices, feature maps and kills; writes docs/reliability.md (quarter of an hour)
 	PYTHONPATH=tests $(PY) -m torture --record runs/torture.json
 	PYTHONPATH=tests $(PY) tests/kills.py --kills 20 --output runs/kills.json
-	$(PY) scripts/record_reliability.py runs/torture.json docs/reliability.md
-	$(PY) scripts/record_reliability.py runs/kills.json docs/reliability.md
+	$(PY) benchmarks/bits.py --output runs/bits.json
+	$(PY) benchmarks/waits.py --output runs/waits.json
+	@set -e; for name in torture kills bits waits; do \
+		$(PY) scripts/record_reliability.py runs/$$name.json docs/reliability.md; done
 
 docs: $(VENV)/.ready  ## build the documentation into site/, strictly, and check its links
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet --strict

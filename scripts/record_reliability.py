@@ -1,8 +1,12 @@
-"""Write the figures of the last full run of the torture corpus, or of kills, into the page on reliability.
+"""Write what a command has recorded into its place in the page on reliability.
 
-PYTHONPATH=tests python -m torture --record runs/torture.json
-PYTHONPATH=tests python tests/kills.py --output runs/kills.json
-python scripts/record_reliability.py runs/torture.json docs/reliability.md
+    PYTHONPATH=tests python -m torture --record runs/torture.json
+    PYTHONPATH=tests python tests/kills.py --output runs/kills.json
+    python benchmarks/bits.py --output runs/bits.json
+    python benchmarks/waits.py --output runs/waits.json
+    python scripts/record_reliability.py runs/torture.json docs/reliability.md
+
+Each record says itself what it is of.
 """
 
 from __future__ import annotations
@@ -20,6 +24,11 @@ from rootpool.report import Facts, Mono, Rendering, Table
 def marked(name: str) -> re.Pattern[str]:
     """The place of a record in the page."""
     return re.compile(rf"(<!-- {name}: begin[^\n]*-->\n).*?(<!-- {name}: end -->)", re.DOTALL)
+
+
+def code_if_name(text: str) -> Mono | str:
+    """A name of Python as code, and other text as it is."""
+    return Mono(text) if text.isidentifier() else text
 
 
 def facts(record: dict[str, Any]) -> Facts:
@@ -82,10 +91,52 @@ def kills(record: dict[str, Any]) -> str:
     )
 
 
+def bits(record: dict[str, Any]) -> str:
+    """In how many cases the bits depend on something, for each setting."""
+    columns = ("threads", "place", "company")
+    rows = [
+        [
+            "as it is" if row["setting"] == "as it is" else Mono(row["setting"]),
+            code_if_name(row["result"]),
+            *(f"{row[name]} of {row['cases']}" if name in row else "" for name in columns),
+        ]
+        for row in record["bits"]
+    ]
+    header = ["setting", "result", "number of threads", "place in the batch", "alone or in a batch"]
+    here = record["machine"]
+    about = f"{here['device']}, {here['threads']} threads, torch {here['torch']}, {record['mkl']}:"
+    return f"{about}\n\n{Table(header, rows).markdown(Rendering())}\n"
+
+
+def waits(record: dict[str, Any]) -> str:
+    """How often the host waits, forward + backward."""
+    rows = [
+        [
+            code_if_name(row["step"]),
+            *("{} + {}".format(*row[name]) for name in ("checked", "unchecked")),
+        ]
+        for row in record["waits"]
+    ]
+    header = ["forward + backward of", "checks on (default)", "checks off"]
+    return Table(header, rows).markdown(Rendering()) + "\n"
+
+
+# The key that only such a record has, the name of its place in the page, and what to write there.
+BLOCKS = {
+    "worst": ("torture", torture),
+    "kills": ("kills", kills),
+    "bits": ("bits", bits),
+    "waits": ("waits", waits),
+}
+
+
 def main(record: str, target: str) -> None:
-    """Write a record, which says itself what it is of, between its marks."""
+    """Write a record between its marks."""
     figures = json.loads(Path(record).read_text(encoding="utf-8"))
-    name, block = ("kills", kills) if "kills" in figures else ("torture", torture)
+    found = [block for key, block in BLOCKS.items() if key in figures]
+    if len(found) != 1:
+        raise SystemExit(f"{record} is not a record of one of {', '.join(BLOCKS)}")
+    name, block = found[0]
     page, text, place = Path(target), block(figures), marked(name)
     old = page.read_text(encoding="utf-8")
     if not place.search(old):

@@ -57,6 +57,27 @@ def test_record_of_kills(tmp_path):
     assert "a step 2, a checkpoint 1" in page.read_text()
 
 
-@pytest.mark.parametrize("name", ["torture", "kills"])
+def test_record_of_bits(tmp_path):
+    record, page = tmp_path / "bits.json", tmp_path / "page.md"
+    row = {"setting": "as it is", "result": "sqrtm", "cases": 16, "place": 0, "company": 3}
+    machine = {"device": "a CPU", "threads": 1, "torch": "2.99"}
+    record.write_text(json.dumps({"bits": [row], "machine": machine, "mkl": "MKL 1"}))
+    page.write_text("<!-- bits: begin -->\n<!-- bits: end -->\n")
+    SCRIPT["main"](str(record), str(page))
+    assert "a CPU, 1 threads, torch 2.99, MKL 1" in page.read_text()
+    assert "| as it is | `sqrtm` |  | 0 of 16 | 3 of 16 |" in page.read_text()
+
+
+def test_record_of_waits(tmp_path):
+    record, page = tmp_path / "waits.json", tmp_path / "page.md"
+    record.write_text(
+        json.dumps({"waits": [{"step": "x", "checked": [6, 1], "unchecked": [0, 0]}]})
+    )
+    page.write_text("<!-- waits: begin -->\n<!-- waits: end -->\n")
+    SCRIPT["main"](str(record), str(page))
+    assert "| `x` | 6 + 1 | 0 + 0 |" in page.read_text()
+
+
+@pytest.mark.parametrize("name", [name for name, _ in SCRIPT["BLOCKS"].values()])
 def test_page_has_a_place_for_the_record(name):
     assert SCRIPT["marked"](name).search(PAGE.read_text(encoding="utf-8"))

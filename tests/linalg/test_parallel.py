@@ -52,16 +52,6 @@ def test_results_do_not_depend_on_the_number_of_threads(shape, dtype, threads):
         assert_same(A, other, results[0])
 
 
-def test_eigenvectors_have_the_same_layout_with_any_number_of_threads(threads):
-    A = definite(64, 40, 40)
-    layouts = set()
-    for count in (1, 2):
-        threads(count)
-        _, U = parallel.batchwise(lambda A: tuple(torch.linalg.eigh(A)), A, trailing=[2])
-        layouts.add(U.stride())
-    assert len(layouts) == 1, "products round by layout, so gradients would differ"
-
-
 def threads_of_the_solver(monkeypatch, run):
     """The Python thread and the number of BLAS threads of each call of torch.linalg.eigh."""
     seen, solve = [], torch.linalg.eigh
@@ -100,18 +90,6 @@ def test_work_off_the_cpu_stays_in_the_calling_thread_and_in_one_piece(
     assert [thread for thread, _ in threads_of_the_solver(monkeypatch, lambda: function(A))] == [
         here
     ]
-
-
-def test_slices_cover_the_batch_once(threads):
-    threads(3)
-    for batch in (0, 1, 2, 5, 64):
-        hits = torch.zeros(batch, dtype=torch.int64)
-
-        def work(piece, hits=hits):
-            hits[piece] += 1
-
-        run_pieces(work, even_cuts(batch, 4))
-        assert (hits == 1).all()
 
 
 def test_errors_of_workers_name_the_item_of_the_whole_batch(threads):
@@ -214,9 +192,6 @@ def test_work_within_a_worker_does_not_wait_for_workers(threads, pool):
     assert len(found) == 8
     for Q in found:
         assert_same_to_rounding(Q, expected)
-    seen = []
-    run_pieces(lambda piece: seen.append(torch.get_num_threads()), even_cuts(8, 8))
-    assert seen == [1] * 8, "what the work has set does not stay"
 
 
 def test_without_new_threads_the_caller_does_the_work(threads, pool, monkeypatch):

@@ -28,7 +28,8 @@ __all__ = ["batchwise", "count_pieces", "even_cuts", "run_pieces"]
 # thread costs 0.1 ms: a piece of less than a millisecond does not pay.
 ENTRIES_WORTH_A_PIECE = 16384
 PIECES_PER_WORKER = 2  # more than one, so that a worker on a busy core can do less
-# Smaller matrices LAPACK treats alike with any number of threads (MKL: below 33 in float32, 65 in float64).
+# Smaller matrices LAPACK treats alike with any number of threads. Of MKL that is so on an Intel Xeon; on an
+# AMD EPYC, sizes from 32 on (26 with MKL_CBWR=AVX2) may already differ by rounding.
 MULTITHREADED_BLAS_STARTS_AT = 33
 
 

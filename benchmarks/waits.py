@@ -1,0 +1,96 @@
+"""How often one forward and backward would make the host wait for an accelerator, with checks and without.
+
+Nothing is timed, and no accelerator is needed: on CPU tensors, the path of accelerators (one piece, in
+the calling thread) is taken, and the operators are counted that bring values to Python. Those that
+torch.linalg.eigh and svd wait for inside, to see whether they converged, are not ours and not counted.
+
+    python benchmarks/waits.py --output runs/waits.json
+    python scripts/record_reliability.py runs/waits.json docs/reliability.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import torch
+from timing import table
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from rootpool.linalg import eigh, inv_sqrtm, skip_checks, sqrtm, svd
+from rootpool.nn import covariance_pool, fused
+
+WAITS = ("aten::_local_scalar_dense", "aten::equal", "aten::nonzero", "aten::is_nonzero")
+INDEXED = ("aten::index", "aten::index_put_", "aten::index_put")  # these wait for a mask
+
+
+class Waits(TorchDispatchMode):
+    """Count the operators whose outcome the host has to know."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        name = function.name().split(".")[0]
+        masks = name in INDEXED and any(i is not None and i.dtype == torch.bool for i in args[1])
+        self.count += name in WAITS or masks
+        return function(*args, **(kwargs or {}))
+
+
+STEPS: dict[str, Callable[[Tensor], Iterable[Tensor]]] = {
+    "sqrtm": lambda A: (sqrtm(A),),
+    "inv_sqrtm": lambda A: (inv_sqrtm(A),),
+    "eigh": eigh,
+    "svd": svd,
+    "pooling by exact": lambda X: (covariance_pool(X),),
+    "pooling by isqrt-cov": lambda X: (covariance_pool(X, "isqrt-cov"),),
+}
+
+
+def step(function: Callable[[Tensor], Iterable[Tensor]], batch: Tensor) -> tuple[int, int]:
+    """Waits of the forward, and of the backward."""
+    batch = batch.clone().requires_grad_()
+    with Waits() as forward:
+        parts = list(function(batch))
+    loss = torch.stack([part.square().sum() for part in parts]).sum()
+    with Waits() as backward:
+        loss.backward()
+    return forward.count, backward.count
+
+
+def count() -> list[dict[str, str | tuple[int, int]]]:
+    """The waits of each step, with checks and without."""
+    X = torch.randn(16, 24, 49, generator=torch.Generator().manual_seed(0))
+    rows: list[dict[str, str | tuple[int, int]]] = []
+    for name, function in STEPS.items():
+        run = partial(step, function, X if "pooling" in name else X @ X.mT)
+        checked = run()
+        with skip_checks():
+            rows.append({"step": name, "checked": checked, "unchecked": run()})
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--output", type=Path, help="also write the record as JSON")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)  # linalg then leaves the batch in one piece, as on an accelerator
+    with mock.patch.object(fused, "_on_cpu", return_value=False):
+        rows = count()
+    print(table(list(rows[0]), [[str(cell) for cell in row.values()] for row in rows]))
+    if arguments.output:
+        arguments.output.parent.mkdir(parents=True, exist_ok=True)
+        arguments.output.write_text(json.dumps({"waits": rows}, indent=1), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
