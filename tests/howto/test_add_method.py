@@ -4,6 +4,7 @@ import runpy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
+from unittest import mock
 
 import pytest
 import torch
@@ -33,9 +34,8 @@ class Shrinkage(Method):
 
 @pytest.fixture(autouse=True)
 def registered():
-    register(Shrinkage)
-    yield
-    del METHODS["shrinkage"]
+    with mock.patch.dict(METHODS):
+        yield register(Shrinkage)
 
 
 def test_a_layer_pools_with_it():

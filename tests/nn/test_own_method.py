@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from typing import ClassVar
+from unittest import mock
 
 import pytest
 import torch
@@ -42,9 +43,8 @@ class SVDLorentz(KernelRoot):
 
 @pytest.fixture
 def registered():
-    register(SVDLorentz)
-    yield SVDLorentz
-    del METHODS[SVDLorentz.name]
+    with mock.patch.dict(METHODS):
+        yield register(SVDLorentz)
 
 
 def gradient(X, method, pool=covariance_pool):
