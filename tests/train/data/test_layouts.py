@@ -50,16 +50,18 @@ def test_class_names(name, classes, tmp_path):
     assert open_pixels(images.MAKERS[name](tmp_path, 2, 1)).classes == classes
 
 
-@pytest.mark.parametrize("name", images.MAKERS)
-def test_official_split(name, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("cub-200-2011", ("_0000.", "_0001.")),
+        ("stanford-dogs", ("_0.", "_2.")),
+        ("stanford-cars", ("cars_train", "cars_test")),
+        ("image-folder", ("train", "val")),
+    ],
+)
+def test_official_split(name, parts, tmp_path):
     """What is for training is told by the file names that the makers give."""
     splits = open_pixels(images.MAKERS[name](tmp_path, 2, 2))
-    parts = {
-        "cub-200-2011": ("_0000.", "_0001."),
-        "stanford-dogs": ("_0.", "_2."),
-        "stanford-cars": ("cars_train", "cars_test"),
-        "image-folder": ("train", "val"),
-    }[name]
     assert any(parts[0] in path for path in paths(splits.train))
     assert not any(parts[1] in path for path in paths(splits.train))
     assert any(parts[1] in path for path in paths(splits.val))
