@@ -7,7 +7,7 @@ import pytest
 from images import class_names, save_image
 from rootpool.cli import main
 from rootpool.train.data import LAYOUTS, Layout
-from rootpool.train.data.readers import Listing
+from rootpool.train.data.readers import Listing, inside
 
 
 def read_tab_separated(table: Path, images: Path) -> Listing:
@@ -15,7 +15,11 @@ def read_tab_separated(table: Path, images: Path) -> Listing:
     rows = [line.split("\t") for line in table.read_text(encoding="utf-8").splitlines()]
     classes = sorted({name for _, name, _ in rows})
     samples = {
-        split: [(str(images / file), classes.index(name)) for s, name, file in rows if s == split]
+        split: [
+            (inside(images, file, table), classes.index(name))  # refuses paths such as ../file
+            for s, name, file in rows
+            if s == split
+        ]
         for split in ("train", "val")
     }
     return Listing(samples["train"], samples["val"], tuple(classes))

@@ -9,31 +9,37 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 
+from rootpool.analysis import Record
 from rootpool.cli import main
 from rootpool.linalg import sqrtm
 from rootpool.paper.entries import ENTRIES, register
 from rootpool.paper.entry import entry_of_statement
+from rootpool.paper.result import Result
 from rootpool.paper.theory import Finding, Statement
+from rootpool.paper.theory.common import numbers
+from rootpool.paper.theory.drawing import one_plot
+from rootpool.report.plots.drawing import below, legend
 
 
 def errors_by_size() -> Finding:
     """Square roots of random covariances, squared again."""
-    records = []
+    records: list[Record] = []
     for n in (2, 8, 32):
         X = torch.randn(n, 2 * n, generator=torch.Generator().manual_seed(n), dtype=torch.float64)
         P = X @ X.mT
         root = sqrtm(P)
         records.append({"size": n, "error": float((root @ root - P).norm() / P.norm())})
-    worst = max(record["error"] for record in records)
+    worst = max(numbers(records, "error"))
     return Finding(records, worst < 1e-13, f"The largest relative error is {worst:.0e}.")
 
 
-def draw(result, width):
+def draw(result: Result, width: float) -> Figure:
     """One line: the error by the size of the matrix."""
-    figure = Figure(figsize=(width, 3), layout="constrained")
-    axes = figure.add_subplot()
-    axes.plot([r["size"] for r in result.records], [r["error"] for r in result.records], "o-")
-    axes.set(xlabel="size", ylabel="relative error")
+    figure, axes = one_plot(width)
+    (line,) = axes.plot(numbers(result.records, "size"), numbers(result.records, "error"), "o-")
+    axes.set_ylabel("relative error")
+    below(figure, "size")
+    legend(figure, {"our root": line}, width)
     return figure
 
 
