@@ -11,7 +11,9 @@ import torch
 from torch import Tensor
 
 from rootpool.linalg import sqrtm
+from rootpool.models import create_model, load_checkpoint, save_checkpoint
 from rootpool.nn import METHODS, CovariancePool, Method, register
+from rootpool.recipes import recipe_names
 
 ROOT = Path(__file__).parents[2]
 
@@ -48,6 +50,12 @@ def test_it_is_in_the_table_of_the_readme():
     rows = runpy.run_path(str(ROOT / "scripts" / "readme_tables.py"))["methods"]()
     assert "`Shrinkage(share=0.1)`" in rows
     assert "with many channels and few positions" in rows
+
+
+def test_networks_and_recipes_know_it(tmp_path):
+    save_checkpoint(create_model("patchnet", "shrinkage", 4), tmp_path / "own.safetensors")
+    assert load_checkpoint(tmp_path / "own.safetensors").pool.method == Shrinkage()
+    assert {"patches-shrinkage", "patches-shrinkage-hybrid"} <= set(recipe_names())
 
 
 def test_plots_draw_it():

@@ -88,18 +88,6 @@ def test_it_is_known_by_name(registered):
     assert CovariancePool(4, "svd-lorentz").method == SVDLorentz()
 
 
-def test_networks_recipes_and_plots_know_it(registered, tmp_path):
-    models = pytest.importorskip("rootpool.models")
-    recipes = pytest.importorskip("rootpool.recipes")
-    palette = pytest.importorskip("rootpool.report.plots.palette")
-    model = models.create_model("patchnet", "svd-lorentz", 4)
-    models.save_checkpoint(model, tmp_path / "own.safetensors")
-    assert models.load_checkpoint(tmp_path / "own.safetensors").pool.method == SVDLorentz()
-    assert {"patches-svd-lorentz", "patches-svd-lorentz-hybrid"} <= set(recipes.recipe_names())
-    looks = palette.styles([*METHODS, "gap"])
-    assert looks["svd-lorentz"] is not None
-
-
 def test_what_cannot_be_registered():
     @dataclass(frozen=True)
     class Nameless(Method):
