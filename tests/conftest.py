@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,11 @@ import torch
 from matrices import DEVICE
 
 ON_DEVICES = [Path(__file__).parent / room for room in ("linalg", "nn")]
+# torch's cache of compiled code does not know that this variable changes the instructions.
+if capability := os.environ.get("ATEN_CPU_CAPABILITY"):
+    folder = Path(tempfile.gettempdir()) / f"rootpool-inductor-{capability}"
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(folder))
+
 NO_FLOAT64 = ("doesn't support float64", "does not support float64")
 
 
