@@ -12,7 +12,7 @@ in the cache for the next. The batch is cut by its shape alone, whatever the num
 devices everything stays in the calling thread, and so on its current stream.
 
 The method is passed as an object. Only the operators for tracers (``torch.compile``, ``torch.export``)
-need it as text: the name under which it is registered, then the values of its fields.
+need it as text: the name under which it is registered, and its fields.
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ def _backward(g: Tensor, W: Tensor, K: Tensor, s: Tensor, method: SpectralRoot) 
 
 
 def _encoded(method: SpectralRoot | str) -> str:
-    """The registered name of a method and the values of its fields, as text."""
+    """The registered name of a method and its fields, as text."""
     if isinstance(method, str):
         return method
     if not is_registered(method):
@@ -230,14 +230,15 @@ def _encoded(method: SpectralRoot | str) -> str:
             f"torch.compile and torch.export need the name of {method}, which METHODS does not have; "
             "decorate its class with rootpool.nn.register"
         )
-    values = [getattr(method, field.name) for field in dataclasses.fields(method)]
-    for value in values:
+    values = {field.name: getattr(method, field.name) for field in dataclasses.fields(method)}
+    for value in values.values():
         if not (value is None or type(value) in (int, float, bool, str)):
             raise TypeError(
                 f"torch.compile and torch.export need fields of numbers, booleans, text or None; "
                 f"{method} has {value!r}"
             )
-    return ", ".join([repr(method.name), *[_literal(value) for value in values]])
+    fields = ", ".join(f"{name!r}: {_literal(value)}" for name, value in values.items())
+    return f"{method.name!r}, {{{fields}}}"
 
 
 def _literal(value: object) -> str:
@@ -245,8 +246,8 @@ def _literal(value: object) -> str:
 
 
 def _decoded(text: str) -> SpectralRoot:
-    name, *values = ast.literal_eval(f"({text},)")
-    method = METHODS[name](*values)
+    name, values = ast.literal_eval(text)
+    method = METHODS[name](**values)
     assert isinstance(method, SpectralRoot)
     return method
 

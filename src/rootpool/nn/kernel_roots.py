@@ -27,6 +27,7 @@ from rootpool.linalg.rules import Rule
 from rootpool.linalg.scalar import FUNCTIONS, ScalarFunction
 
 from .method import KernelBound
+from .published import pade_coefficients, polynomial, published_root
 from .spectral_roots import SpectralRoot, assemble, power_of_two
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
 ]
 
 TIE = "lam_i = lam_j = eps"
+BACKWARDS = ("fused", "published")
 
 
 def _gap_bound(eps: float) -> KernelBound:
@@ -50,12 +52,34 @@ def _gap_bound(eps: float) -> KernelBound:
 
 
 class KernelRoot(SpectralRoot):
-    """A root whose gradient uses a kernel of the paper, fused with the root and right at ties."""
+    """A root whose gradient uses a kernel of the paper, fused with the root and right at ties.
+
+    Those of the paper have a field ``backward``: ``"fused"``, or ``"published"`` for the equations of the
+    paper as its code evaluates them (:mod:`rootpool.nn.published`). That form can diverge, and is only
+    here to measure what the paper is about.
+    """
+
+    backward = "fused"
+
+    def __post_init__(self) -> None:
+        if self.backward not in BACKWARDS:
+            raise ValueError(
+                f"backward must be one of {', '.join(BACKWARDS)}, got {self.backward!r}"
+            )
+        _ = self.rule, self.function  # check their parameters
+
+    @property
+    def fused(self) -> bool:
+        return self.backward == "fused"
 
     @property
     @abstractmethod
     def rule(self) -> GradientRule:
         """The kernel."""
+
+    def pair_kernel(self, larger: Tensor, smaller: Tensor) -> Tensor:
+        """The kernel as published, of the larger and the smaller eigenvalue of each pair."""
+        raise NotImplementedError
 
     @property
     def function(self) -> ScalarFunction:
@@ -67,6 +91,11 @@ class KernelRoot(SpectralRoot):
         return self.rule  # a kernel scales like 1 / lam
 
     def __call__(self, P: Tensor) -> Tensor:
+        if not self.fused:
+            return published_root(P, self.pair_kernel, self.keep)
+        return self._right_at_ties(P)
+
+    def _right_at_ties(self, P: Tensor) -> Tensor:
         return sqrtm(P, rule=self.rule, eigenvalue_floor=self.floor(P.dtype))
 
     def inner(self, s: Tensor, Z: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -91,9 +120,14 @@ class MPNCov(KernelRoot):
     source: ClassVar[str] = "paper"
     use: ClassVar[str] = "to compare with MPN-COV; near ties its gradient has no bound"
 
+    backward: str = "fused"
+
     @property
     def rule(self) -> GradientRule:
         return Ordinary()
+
+    def pair_kernel(self, larger: Tensor, smaller: Tensor) -> Tensor:
+        return 1 / (larger - smaller)
 
     def kernel_bound(self, dtype: torch.dtype = torch.float64) -> KernelBound:
         return _gap_bound(torch.finfo(dtype).eps)
@@ -110,13 +144,14 @@ class SVDTrunc(KernelRoot):
     )
 
     bound: float = 1e10
-
-    def __post_init__(self) -> None:
-        Truncated(self.bound)
+    backward: str = "fused"
 
     @property
     def rule(self) -> GradientRule:
         return Truncated(self.bound)
+
+    def pair_kernel(self, larger: Tensor, smaller: Tensor) -> Tensor:
+        return (1 / (larger - smaller)).clamp(-self.bound, self.bound)
 
     def kernel(self, unit: Tensor) -> Rule:
         # The bound is an absolute number. Where it overflows, nothing is clipped.
@@ -136,13 +171,14 @@ class SVDPI(KernelRoot):
     use: ClassVar[str] = "to compare with power iteration"
 
     iterations: int = 20
-
-    def __post_init__(self) -> None:
-        PowerIteration(self.iterations)
+    backward: str = "fused"
 
     @property
     def rule(self) -> GradientRule:
         return PowerIteration(self.iterations)
+
+    def pair_kernel(self, larger: Tensor, smaller: Tensor) -> Tensor:
+        return polynomial((1.0,) * self.iterations, smaller / larger) / larger
 
     def kernel_bound(self, dtype: torch.dtype = torch.float64) -> KernelBound:
         return KernelBound(self.iterations / torch.finfo(dtype).eps, "K / eps", TIE)
@@ -157,13 +193,14 @@ class SVDTaylor(KernelRoot):
     use: ClassVar[str] = "to compare with the paper"
 
     degree: int = 100
-
-    def __post_init__(self) -> None:
-        Taylor(self.degree)
+    backward: str = "fused"
 
     @property
     def rule(self) -> GradientRule:
         return Taylor(self.degree)
+
+    def pair_kernel(self, larger: Tensor, smaller: Tensor) -> Tensor:
+        return polynomial((1.0,) * (self.degree + 1), smaller / larger) / larger
 
     def kernel_bound(self, dtype: torch.dtype = torch.float64) -> KernelBound:
         return KernelBound((self.degree + 1) / torch.finfo(dtype).eps, "(K + 1) / eps", TIE)
@@ -178,13 +215,15 @@ class SVDPade(KernelRoot):
     use: ClassVar[str] = "to reproduce the paper, which finds it best, with the hybrid protocol"
 
     degree: int = 100
-
-    def __post_init__(self) -> None:
-        Pade(self.degree)
+    backward: str = "fused"
 
     @property
     def rule(self) -> GradientRule:
         return Pade(self.degree)
+
+    def pair_kernel(self, larger: Tensor, smaller: Tensor) -> Tensor:
+        p, q = pade_coefficients(self.degree)
+        return polynomial(p, smaller / larger) / polynomial(q, smaller / larger) / larger
 
     def kernel_bound(self, dtype: torch.dtype = torch.float64) -> KernelBound:
         eps = torch.finfo(dtype).eps
@@ -201,13 +240,14 @@ class SVDTopN(KernelRoot):
     use: ClassVar[str] = "to compare with the paper, or for a root of low rank"
 
     count: int = 200
-
-    def __post_init__(self) -> None:
-        Leading(FUNCTIONS["sqrt"], self.count)
+    backward: str = "fused"
 
     @property
     def rule(self) -> GradientRule:
         return Ordinary()
+
+    def pair_kernel(self, larger: Tensor, smaller: Tensor) -> Tensor:
+        return 1 / (larger - smaller)
 
     @property
     def keep(self) -> int | None:
@@ -220,7 +260,7 @@ class SVDTopN(KernelRoot):
     def function(self) -> ScalarFunction:
         return Leading(FUNCTIONS["sqrt"], self.count)
 
-    def __call__(self, P: Tensor) -> Tensor:
+    def _right_at_ties(self, P: Tensor) -> Tensor:
         return sqrtm(P, rule=self.rule, keep_largest=self.count)
 
     def kernel_bound(self, dtype: torch.dtype = torch.float64) -> KernelBound:

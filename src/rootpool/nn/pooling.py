@@ -75,11 +75,12 @@ def _check_options(compute_dtype: torch.dtype, output: str) -> None:
 def _pool(features: Tensor, method: Method, dtype: torch.dtype, output: str) -> Tensor:
     X = flatten_positions(features, "covariance_pool")
     form = "matrix" if output == "matrix" else "triangle"
-    if isinstance(method, SpectralRoot):
+    fused = isinstance(method, SpectralRoot) and method.fused
+    if fused:
         # Here, because torch.export of torch 2.8 hides errors that are raised inside autocast.
         check_traceable(method)
     with torch.autocast(X.device.type, enabled=False):  # half precision would undo compute_dtype
-        if isinstance(method, SpectralRoot):
+        if fused:
             Q = fused_root(X, method, dtype, form)
         else:
             Q = method(covariance(X.to(dtype)))
@@ -87,7 +88,7 @@ def _pool(features: Tensor, method: Method, dtype: torch.dtype, output: str) -> 
         if output == "isometric":
             Q = Q * triangle_weights(X.shape[1], dtype=Q.dtype, device=Q.device)
         pooled = Q.to(X.dtype)
-    if not isinstance(method, SpectralRoot):
+    if not fused:
         check_covariance(pooled.flatten(1).unsqueeze(-1), X)
     return pooled
 

@@ -100,11 +100,11 @@ def resolve_method(method: str | Method, **options: Any) -> Method:
     """Return the method of that name, with options instead of its defaults, or the method itself.
 
     >>> resolve_method("svd-trunc")
-    SVDTrunc(bound=10000000000.0)
+    SVDTrunc(bound=10000000000.0, backward='fused')
     >>> resolve_method("svd-trunc", bound=1e8)
-    SVDTrunc(bound=100000000.0)
+    SVDTrunc(bound=100000000.0, backward='fused')
     >>> resolve_method(SVDTrunc(bound=1e8))
-    SVDTrunc(bound=100000000.0)
+    SVDTrunc(bound=100000000.0, backward='fused')
     """
     if isinstance(method, Method):
         if options:

@@ -50,6 +50,11 @@ class SpectralRoot(Method):
         return self.floor(dtype)
 
     @property
+    def fused(self) -> bool:
+        """Whether :mod:`rootpool.nn.fused` computes it; otherwise the method is called on covariances."""
+        return True
+
+    @property
     def keep(self) -> int | None:
         """How many of the largest eigenvalues to keep; None: all."""
         return None

@@ -37,7 +37,7 @@ def using_method(model: nn.Module, method: str | Method) -> Iterator[None]:
     >>> pool = CovariancePool(8)
     >>> with using_method(pool, "svd-trunc"):
     ...     print(pool.method)
-    SVDTrunc(bound=10000000000.0)
+    SVDTrunc(bound=10000000000.0, backward='fused')
     >>> pool.method
     Exact()
     """

@@ -9,6 +9,7 @@ import torch
 import matrices
 import oracles
 from rootpool.nn import covariance_pool
+from rootpool.nn.published import pade_coefficients
 from rootpool.paper.theory import THEORY
 from rootpool.paper.theory.common import relative_error
 from rootpool.paper.theory.exact_gradient import exact_gradient, root_gradient_in_50_digits
@@ -17,7 +18,7 @@ from rootpool.paper.theory.pade_coefficients import pade_coefficients_by_precisi
 from rootpool.paper.theory.pade_rank import pade_rank
 from rootpool.paper.theory.power_iteration_is_taylor import power_iteration_is_taylor
 from rootpool.paper.theory.power_iteration_rate import power_iteration_rate
-from rootpool.paper.theory.reference import REFERENCE_KERNELS, pade_in_precision, reference_gradient
+from rootpool.paper.theory.reference import REFERENCE_KERNELS, reference_gradient
 from rootpool.paper.theory.ties import ties
 
 
@@ -78,7 +79,7 @@ def test_coefficients_by_precision():
 
 def test_coefficients_solve_the_equations():
     """Q times the geometric series is P, whatever the coefficients are."""
-    p, q = pade_in_precision(100, 30)
+    p, q = pade_coefficients(100, 30)
     assert len(p) == len(q) == 51
     for k, coefficient in enumerate(p):
         assert coefficient == pytest.approx(math.fsum(q[: k + 1]), abs=1e-9)
@@ -86,7 +87,7 @@ def test_coefficients_solve_the_equations():
 
 def test_sometimes_the_solver_notices():
     with pytest.raises(ZeroDivisionError, match="singular"):
-        pade_in_precision(20, 30)
+        pade_coefficients(20, 30)
 
 
 # -------------------------------------------------------------------------------- power iteration

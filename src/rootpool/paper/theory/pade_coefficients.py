@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 
 from rootpool.analysis import Record
+from rootpool.nn.published import pade_coefficients, polynomial
 from rootpool.report.plots.drawing import below, legend
 
 from ..result import Result
 from .common import numbers
 from .drawing import LOOKS, one_plot
-from .reference import pade_in_precision, polynomial
 from .statement import Finding, Statement
 
 __all__ = ["STATEMENT", "pade_coefficients_by_precision"]
@@ -23,7 +23,7 @@ def pade_coefficients_by_precision(digits: Sequence[int] = (15, 20, 30, 50)) -> 
     """Solved for in floating point, the coefficients of degree 100 are rounding errors."""
     records: list[Record] = []
     for precision in digits:
-        p, q = pade_in_precision(100, precision)
+        p, q = pade_coefficients(100, precision)
         above, below = math.fsum(p), math.fsum(q)
         quotient = polynomial(p, 0.999) / polynomial(q, 0.999)
         records.append(

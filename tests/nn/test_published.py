@@ -1,0 +1,153 @@
+"""The gradients as published, against a transcription of the paper's equations with plain loops."""
+
+import math
+
+import pytest
+import torch
+
+import matrices
+from rootpool.nn import METHODS, KernelRoot, SVDPade, SVDTopN, covariance_pool, resolve_method
+from rootpool.nn.published import published_gradient, published_kernel
+
+EPS = {dtype: torch.finfo(dtype).eps for dtype in (torch.float32, torch.float64)}
+NAMES = [name for name, method in METHODS.items() if issubclass(method, KernelRoot)]
+PAPERS = {  # K_ij for lam_i >= lam_j, x = lam_j / lam_i, as the paper writes it
+    "mpn-cov": lambda a, b: math.inf if a == b else 1 / (a - b),
+    "svd-topn": lambda a, b: math.inf if a == b else 1 / (a - b),
+    "svd-trunc": lambda a, b: 1e10 if a == b else min(1 / (a - b), 1e10),
+    "svd-taylor": lambda a, b: sum((b / a) ** k for k in range(101)) / a,
+    "svd-pi": lambda a, b: sum((b / a) ** k for k in range(20)) / a,
+}
+
+
+def transcription(G, lam, U, kernel):
+    """dl/dP of a batch, entry by entry: equations of the paper, in Python's floats."""
+    B, d = lam.shape
+    K = torch.zeros(B, d, d, dtype=torch.float64)
+    for b in range(B):
+        for i in range(d):
+            for j in range(i + 1, d):
+                K[b, i, j] = kernel(float(lam[b, i]), float(lam[b, j]))
+    finite = [float(k) for k in K.flatten() if 0 < k < math.inf]
+    K[math.inf == K] = max(finite, default=0.0)
+    K = K - K.mT
+    G, lam, U = G.double(), lam.double(), U.double()
+    found = torch.zeros(B, d, d, dtype=torch.float64)
+    for b in range(B):
+        s = [math.sqrt(v) for v in lam[b]]
+        u = [U[b, :, i] for i in range(d)]
+        for i in range(d):
+            dl_du = s[i] * (G[b] + G[b].T) @ u[i]
+            for j in range(d):
+                share = float(K[b, i, j]) * float(u[j] @ dl_du) if i != j else 0.0
+                found[b] += share * torch.outer(u[j], u[i])
+            found[b] += float(u[i] @ G[b] @ u[i]) / (2 * s[i]) * torch.outer(u[i], u[i])
+    return found
+
+
+def orthogonal(n, seed):
+    return torch.linalg.qr(matrices.random(n, n, seed=seed))[0]
+
+
+SPECTRA = {
+    "separated": [[5.0, 3.0, 1.0, 0.5], [7.0, 2.0, 0.3, 0.1]],
+    "ties": [[5.0, 3.0, 3.0, 0.5], [2.0, 2.0, 2.0, 0.25]],
+    "raised to eps": [[5.0, 3.0, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0]],
+}
+
+
+@pytest.mark.parametrize("dtype", EPS, ids=str)
+@pytest.mark.parametrize("spectra", SPECTRA.values(), ids=list(SPECTRA))
+@pytest.mark.parametrize("name", [name for name in NAMES if name in PAPERS])
+def test_the_equations(name, spectra, dtype):
+    lam = torch.tensor(spectra, dtype=dtype).clamp_min(EPS[dtype])
+    U = torch.stack([orthogonal(4, seed) for seed in range(2)]).to(dtype)
+    G = matrices.random(2, 4, 4, seed=5).to(dtype).triu()
+    found = published_gradient(G, lam, U, resolve_method(name, backward="published").pair_kernel)
+    expected = transcription(G, lam, U, PAPERS[name])
+    scale = float(expected.abs().max())
+    assert found.dtype == dtype
+    torch.testing.assert_close(
+        found.double(), expected, rtol=0, atol=200 * EPS[dtype] * max(1.0, scale)
+    )
+
+
+def test_the_pade_kernel_is_the_ordinary_one_away_from_ties():
+    """Its coefficients are noise, but their quotient is 1 / (1 - x)."""
+    larger = torch.tensor([1.0, 1.0, 2.0, 3.0], dtype=torch.float64)
+    smaller = larger * torch.tensor([0.0, 0.5, 0.9, 0.99], dtype=torch.float64)
+    found = SVDPade(backward="published").pair_kernel(larger, smaller)
+    torch.testing.assert_close(found, 1 / (larger - smaller), rtol=1e-8, atol=0)
+
+
+def test_infinities_become_the_largest_finite_entry_of_the_batch():
+    kernel = resolve_method("mpn-cov").pair_kernel
+    lam = torch.tensor([[3.0, 3.0, 1.0], [4.0, 3.75, 1.0]], dtype=torch.float64)
+    K = published_kernel(lam, kernel)
+    assert float(K[0, 0, 1]) == float(K[1, 0, 1]) == 4.0  # the tie, and 1 / (4 - 3.75)
+    assert torch.equal(K, -K.mT)
+    assert not published_kernel(lam[:1, :2], kernel).any()  # nothing finite to take
+    assert published_kernel(lam[:0], kernel).shape == (0, 3, 3)
+
+
+@pytest.mark.parametrize("shape", [(2, 4, 30), (2, 6, 4)], ids=["N > d", "N < d"])
+@pytest.mark.parametrize("name", NAMES)
+def test_where_eigenvalues_are_separated_both_forms_have_the_same_gradient(name, shape):
+    X = matrices.random(*shape).requires_grad_()
+    count = {"count": 3} if name == "svd-topn" else {}
+    g = matrices.random(shape[0], shape[1] * (shape[1] + 1) // 2, seed=1)
+    values, gradients = [], []
+    for backward in ("fused", "published"):
+        Q = covariance_pool(X, resolve_method(name, backward=backward, **count))
+        values.append(Q)
+        gradients.append(torch.autograd.grad(Q, X, g)[0])
+    torch.testing.assert_close(*values, rtol=1e-6, atol=1e-6)
+    if name != "svd-topn":  # the published one sends 0.5 / sqrt(eps) through what it drops
+        torch.testing.assert_close(*gradients, rtol=1e-5, atol=1e-5)
+
+
+def test_top_n_as_published_sends_gradient_through_what_it_drops():
+    X = matrices.random(1, 6, 30).requires_grad_()
+    sizes = [
+        float(
+            torch.autograd.grad(
+                covariance_pool(X, SVDTopN(4, backward=backward)).square().sum(), X
+            )[0].norm()
+        )
+        for backward in ("fused", "published")
+    ]
+    assert sizes[1] > 1e2 * sizes[0]
+
+
+def test_the_precision_is_that_of_the_pooling():
+    X = matrices.random(2, 4, 30)
+    method = resolve_method("mpn-cov", backward="published")
+    double, single = (
+        covariance_pool(X, method, compute_dtype=dtype) for dtype in (torch.float64, torch.float32)
+    )
+    error = float((double - single).abs().max())
+    assert 1e-9 < error < 1e-5
+
+
+def test_one_sample_changes_the_gradient_of_the_others():
+    """The defect that the docstring warns of: infinities take the largest entry of the whole batch."""
+    kernel = resolve_method("mpn-cov").pair_kernel
+    lam, U = torch.tensor([[3.0, 3.0], [3.0, 1.0], [3.0, 2.99]]).double(), torch.eye(2).double()
+    G = torch.tensor([[1.0, 1.0], [0.0, 1.0]]).double().expand(3, 2, 2)
+    two, three = (published_gradient(G[:k], lam[:k], U.expand(k, 2, 2), kernel)[0] for k in (2, 3))
+    assert float((two - three).abs().max()) > 1
+
+
+def test_bad_forms_are_refused():
+    with pytest.raises(ValueError, match="backward must be one of fused, published, got 'exact'"):
+        resolve_method("svd-pade", backward="exact")
+    with pytest.raises(ValueError, match="options of svd-newton are"):
+        resolve_method("svd-newton", backward="published")
+
+
+def test_second_derivatives_are_refused():
+    X = matrices.random(1, 3, 9).requires_grad_()
+    Q = covariance_pool(X, resolve_method("svd-taylor", backward="published"))
+    (g,) = torch.autograd.grad(Q.sum(), X, create_graph=True)
+    with pytest.raises(RuntimeError, match="no second derivative"):
+        g.sum().backward()
