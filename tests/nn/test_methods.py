@@ -279,7 +279,9 @@ def test_resolve_method():
     assert resolve_method("svd-trunc", bound=1e8) == custom
     with pytest.raises(ValueError, match="unknown method 'svd-padee'; did you mean svd-pade"):
         resolve_method("svd-padee")
-    with pytest.raises(ValueError, match=r"options of svd-trunc are bound, backward; got {'degree': 3}"):
+    with pytest.raises(
+        ValueError, match=r"options of svd-trunc are bound, backward; got {'degree': 3}"
+    ):
         resolve_method("svd-trunc", degree=3)
     with pytest.raises(TypeError, match=r"options go with the name of a method; SVDTrunc"):
         resolve_method(custom, bound=1e9)
