@@ -42,7 +42,13 @@ def made_up(trial, error=20.0, noise=0.05, condition=(3e14, 5e13, 2e13), ratio=(
         }
         for epoch in range(8)
     ]
-    return {"seconds": 1.0, "curves": curves, "spectrum": spectrum}
+    return {
+        "seconds": 1.0,
+        "curves": curves,
+        "spectrum": spectrum,
+        "classes": 18,
+        "diverged": None,
+    }
 
 
 def study(plan, trials, errors=None, **options):

@@ -78,7 +78,7 @@ def test_evaluation_uses_the_method_of_the_moment_and_counts_all(trained, capsys
     from rootpool.train.evaluation import evaluate, load_run
 
     assert run("evaluate", trained / "last.ckpt") == 0
-    assert "1800" in capsys.readouterr().out
+    assert "3600" in capsys.readouterr().out
     loaded = load_run(trained / "last.ckpt")
     assert loaded.module.model.pool.method.name == "isqrt-cov"  # before the switch
     assert loaded.module.hparams["method"] == "exact"

@@ -11,6 +11,7 @@ from rootpool.paper.bounds import (
     bound_by_formula,
     bound_by_search,
     newton_bound_by_search,
+    of_pairs,
     upper_bounds,
 )
 
@@ -47,7 +48,7 @@ def test_values(method, bound, dtype):
 
 @pytest.mark.parametrize("rule", [Taylor(5), Pade(5), Truncated(1e6), Ordinary()])
 def test_no_spectrum_exceeds_the_bound_of_the_search(rule):
-    best, (smaller, larger) = bound_by_search(rule)
+    best, (smaller, larger) = bound_by_search(of_pairs(rule))
     pair = torch.tensor([smaller, larger], dtype=torch.float64)
     assert float(rule(pair).abs().max()) == best
     generator = torch.Generator().manual_seed(1)

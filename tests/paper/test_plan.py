@@ -17,14 +17,20 @@ def test_a_comparison_trains_the_entrys_methods_and_ours():
 
 def test_chosen_methods_replace_the_entrys():
     plan = Plan(seeds=1, methods=("gap", "svd-pi"))
-    assert {t.tags["method"] for t in plan.comparison(["svd-pade"])} == {"gap", "svd-pi"}
+    found = {t.tags["method"] for t in plan.comparison(["svd-pade"])}
+    assert found == {"gap", "svd-pi", "svd-pi, fused"}
 
 
 def test_precisions_differ_in_precision_alone():
-    double, single = Plan(seeds=1).precisions(["mpn-cov"])
-    assert (double.tags["precision"], single.tags["precision"]) == ("float64", "float32")
-    assert double.tags["protocol"] == single.tags["protocol"] == "standalone"
-    a, b = resolve(double.config), resolve(single.config)
+    trials = Plan(seeds=1).precisions(["mpn-cov"])
+    doubles, singles = (
+        [t for t in trials if t.tags["precision"] == p] for p in ("float64", "float32")
+    )
+    runs = [(t.tags["method"], t.tags["protocol"]) for t in doubles]
+    assert runs == [(t.tags["method"], t.tags["protocol"]) for t in singles]
+    assert ("mpn-cov", "standalone") in runs
+    assert ("mpn-cov, fused", "hybrid") in runs
+    a, b = resolve(doubles[0].config), resolve(singles[0].config)
     assert (a.model.compute_dtype, b.model.compute_dtype) == ("float64", "float32")
     b.model.compute_dtype = "float64"
     assert a == b

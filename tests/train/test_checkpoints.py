@@ -155,7 +155,7 @@ def test_a_run_that_began_with_weights_of_its_backbone_can_be_evaluated(tmp_path
     assert main([*begun, *FAST, "trainer.max_epochs=1"]) == 0
     backbone.unlink()
     assert main(["evaluate", str(tmp_path / "run" / "last.ckpt")]) == 0
-    assert "1800" in capsys.readouterr().out
+    assert "3600" in capsys.readouterr().out
 
 
 def test_names_of_classes_cannot_command_the_terminal(saved, monkeypatch, capsys):

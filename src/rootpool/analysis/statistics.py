@@ -22,9 +22,12 @@ __all__ = [
     "PairedDifference",
     "compare",
     "describe",
+    "detectable_difference",
     "holm",
     "paired_difference",
+    "seeds_needed",
     "show_p",
+    "student_factor",
     "verdict",
 ]
 
@@ -83,6 +86,37 @@ def paired_difference(
     test = stats.ttest_rel(a, b)
     low, high = map(float, test.confidence_interval(confidence))
     return PairedDifference(mean, low, high, float(test.pvalue), n, confidence)
+
+
+def detectable_difference(spread: float, n: int, power: float = 0.8) -> float:
+    """The smallest difference that n pairs tell from zero with this power, at 95 % confidence.
+
+    Args:
+        spread: standard deviation of the differences of pairs.
+        n: number of pairs, at least two.
+        power: probability to find a difference of this size clear.
+
+    >>> f"{detectable_difference(0.5, 24):.2f}"
+    '0.30'
+    """
+    return (student_factor(n) + float(stats.t(n - 1).ppf(power))) * spread / math.sqrt(n)
+
+
+def student_factor(n: int, confidence: float = 0.95) -> float:
+    """Half the width of a confidence interval over n pairs, in standard errors."""
+    return float(stats.t(n - 1).ppf((1 + confidence) / 2))
+
+
+def seeds_needed(spread: float, difference: float, power: float = 0.8) -> int:
+    """The number of pairs that tell a difference of this size from zero; see above.
+
+    >>> seeds_needed(0.5, 0.3)
+    24
+    """
+    n = 2
+    while detectable_difference(spread, n, power) > difference:
+        n += 1
+    return n
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

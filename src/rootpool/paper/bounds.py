@@ -16,8 +16,15 @@ from torch import Tensor
 from rootpool.analysis import Record
 from rootpool.linalg import GradientRule
 from rootpool.nn import KernelBound, Method, SVDNewton, resolve_method
+from rootpool.nn.published import PairKernel
 
-__all__ = ["bound_by_formula", "bound_by_search", "newton_bound_by_search", "upper_bounds"]
+__all__ = [
+    "bound_by_formula",
+    "bound_by_search",
+    "newton_bound_by_search",
+    "of_pairs",
+    "upper_bounds",
+]
 
 
 def bound_by_formula(method: str | Method, dtype: torch.dtype = torch.float64) -> KernelBound:
@@ -53,24 +60,31 @@ def _candidates(dtype: torch.dtype) -> Tensor:
 
 
 def bound_by_search(
-    rule: GradientRule, dtype: torch.dtype = torch.float64
+    kernel: PairKernel, dtype: torch.dtype = torch.float64
 ) -> tuple[float, tuple[float, float]]:
-    """The largest ``|K_ij|`` of a rule over pairs of eigenvalues from eps up, and the pair.
+    """The largest ``|K_ij|`` over pairs of eigenvalues from eps up, and the pair, the smaller first.
 
-    A grid over many orders of magnitude in eigenvalue and gap, then ever closer around the best.
+    A grid over many orders of magnitude in eigenvalue and gap, then ever closer around the best. What is
+    not finite counts as infinite.
     """
     pairs = _candidates(dtype)
     eps = torch.finfo(dtype).eps
     generator = torch.Generator().manual_seed(0)
     best, where = -1.0, pairs[0]
     for width in (1.0, 0.1, 1e-2, 1e-4, 1e-8):
-        values = rule(pairs)[:, 1, 0].abs()
+        values = kernel(pairs[:, 1], pairs[:, 0]).abs()
+        values = torch.where(values.isfinite(), values, math.inf)
         k = int(values.argmax())
         if float(values[k]) > best:
             best, where = float(values[k]), pairs[k].clone()
         noise = torch.randn(2000, 2, generator=generator, dtype=dtype)
         pairs = (where * torch.exp(width * noise)).clamp_min(eps).sort(-1).values
     return best, (float(where[0]), float(where[1]))
+
+
+def of_pairs(rule: GradientRule) -> PairKernel:
+    """A rule as a function of the larger and the smaller eigenvalue of single pairs."""
+    return lambda larger, smaller: rule(torch.stack([smaller, larger], -1))[:, 1, 0]
 
 
 def newton_bound_by_search(iterations: int, points: int = 400) -> tuple[float, tuple[float, float]]:
@@ -108,7 +122,7 @@ def upper_bounds(methods: Iterable[str], dtype: torch.dtype = torch.float64) -> 
         if isinstance(method, SVDNewton):
             searched, pair = newton_bound_by_search(method.iterations)
         elif isinstance(rule, GradientRule):
-            searched, pair = bound_by_search(rule, dtype)
+            searched, pair = bound_by_search(of_pairs(rule), dtype)
         else:
             continue
         bound = bound_by_formula(method, dtype)

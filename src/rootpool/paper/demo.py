@@ -66,7 +66,7 @@ def _setting(plan: Plan) -> Paragraph:
     model = config["model"]
     text = (
         "The network sees grey patches of 28 pixels from the photographs inside scikit-image and "
-        "scikit-learn, 2016 for training and 1800 from other parts of the pictures for validation. It has "
+        "scikit-learn, 2016 for training and 3600 from other parts of the pictures for validation. It has "
         f"three convolutions and ends in 64 channels at 7 x 7 positions. SGD with rate {model['lr']}, "
         f"momentum {model['momentum']} and weight decay {model['weight_decay']}, batches of "
         f"{config['data']['batch_size']}, {plan.epochs} epochs, rate divided by ten at "

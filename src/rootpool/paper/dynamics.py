@@ -106,13 +106,19 @@ def measure_warm_up_curves(figure: Figure, study: Measured) -> Result:
 # Table 1
 
 
+def _to_the_end(spectra: Sequence[Row]) -> list[int]:
+    """The seeds whose spectra were measured until the last step: those that did not diverge."""
+    last = max(row["step"] for row in spectra)
+    return sorted({row["seed"] for row in spectra if row["step"] == last})
+
+
 def measure_condition_numbers(table: Table, study: Measured) -> Result:
     """Condition numbers in the first epoch of each learning rate, and what is behind them."""
     spectra = curve_records(study.runs(protocol="standalone", method="mpn-cov"), "spectrum")
     # The paper's columns are the first epochs of its learning rates; ours may have fewer rates.
     starts = [0, *study.plan.milestones][: len(table.columns)]
     epochs = dict(zip(table.columns[: len(starts)], starts, strict=True))
-    seeds = sorted({row["seed"] for row in spectra})
+    seeds = _to_the_end(spectra)
 
     def at(epoch: int, value: str) -> list[float]:
         """The mean over an epoch, for each seed."""
@@ -165,8 +171,9 @@ def measure_eigenvalue_ratio(figure: Figure, study: Measured) -> Result:
     """The first eigenvalue over the second: its mean over the steps, and its least at some moments."""
     spectra = curve_records(study.runs(protocol="standalone", method="mpn-cov"), "spectrum")
     steps = sorted({row["step"] for row in spectra})
+    seeds = _to_the_end(spectra)
     first, last = (
-        [row["eigenvalue_ratio"] for row in spectra if row["step"] == step]
+        [r["eigenvalue_ratio"] for r in spectra if r["step"] == step and r["seed"] in seeds]
         for step in (steps[0], steps[-1])
     )
     ratios: dict[str, list[Tensor]] = {}  # by moment, one per seed

@@ -14,6 +14,7 @@ from rootpool.train.study import Trial
 from rootpool.unknown import unknown_name
 
 from . import pictures
+from .convergence import measure_rescue
 from .dynamics import (
     measure_condition_numbers,
     measure_eigenvalue_ratio,
@@ -21,7 +22,8 @@ from .dynamics import (
     measure_warm_up_curves,
 )
 from .entry import Elsewhere, Entry, FullSize, entry_of_source, entry_of_statement
-from .numerical import measure_approximation_errors, measure_speed, measure_upper_bounds
+from .kernel_bounds import measure_bound_occurrences, measure_upper_bounds
+from .numerical import measure_approximation_errors, measure_speed
 from .plan import Plan
 from .published import load_published
 from .result import Result
@@ -59,10 +61,10 @@ FROZEN = (
     Mono("rootpool birds --data CUB_200_2011 --methods"),
 )
 FUSED = (
-    "The MPN-COV measured here is not quite that of the paper. It has the same kernel, but combined with "
-    "the root, so that ties, which are infinite in the paper's equations, have their correct limit (see "
-    "the statement on ties below). This may explain what the paper reports about MPN-COV in single "
-    "precision and about its rough gradients."
+    "MPN-COV stands here as published, with its infinities replaced as the paper's code does it. In our "
+    "form, ‘mpn-cov, fused’, it has the same kernel, but combined with the root, so that ties have their "
+    "correct limit (see the statement on ties below). What differs between the two is rounding: two terms "
+    "that cancel are multiplied by the kernel before they meet in the one, and after in the other."
 )
 CLAMPED = (
     "With fewer positions than channels (49 and 64 here, 169 and 256 in AlexNet) the smallest "
@@ -123,8 +125,17 @@ def _trained(
     )
 
 
+def _ordinary_alone(plan: Plan, methods: Sequence[str]) -> list[Trial]:
+    return plan.trials(["mpn-cov"])
+
+
 def _only_its_own(plan: Plan, methods: Sequence[str]) -> list[Trial]:
     return plan.trials(methods)
+
+
+def _both_precisions(plan: Plan, methods: Sequence[str]) -> list[Trial]:
+    trials = [*plan.precisions(["mpn-cov", "isqrt-cov"]), *plan.comparison(methods)]
+    return list({trial.key: trial for trial in trials}.values())
 
 
 def _with_warm_ups(plan: Plan, methods: Sequence[str]) -> list[Trial]:
@@ -241,7 +252,13 @@ for _entry in (
     _numerical("table:upper-bounds", measure_upper_bounds, draw=BOUNDS, form=".2e"),
     _errors("table:taylor-degrees", rows="degree"),
     _errors("table:pade-degrees", rows="degree"),
-    _numerical("table:upper-bounds-appendix", measure_upper_bounds, draw=BOUNDS, form=".2e"),
+    _trained(
+        "table:upper-bounds-appendix",
+        measure_bound_occurrences,
+        BOUNDS,
+        _ordinary_alone,
+        form=".3g",
+    ),
     _trained(
         "table:warm-up-epochs",
         measure_errors,
@@ -250,6 +267,15 @@ for _entry in (
         ),
         _with_warm_ups,
         full=(FullSize(ALEXNET, "hybrid", ("hybrid.switch_epoch=18", "hybrid.warmup_epochs=2")),),
+    ),
+    _trained(
+        "text:rescue",
+        measure_rescue,
+        pictures.endings("Final training error of each run and seed.", "train_error"),
+        _both_precisions,
+        full=(STANDALONE, HYBRID),
+        form=".0f",
+        rows="run",
     ),
     _trained(
         "text:seeds",
@@ -268,7 +294,7 @@ def choose(names: Sequence[str]) -> list[Entry]:
     """Entries by name, or by the kind before the colon; all without a name.
 
     >>> [entry.name for entry in choose(["theory:ties", "text"])]
-    ['text:seeds', 'theory:ties']
+    ['text:rescue', 'text:seeds', 'theory:ties']
     """
     kinds = {entry.kind for entry in ENTRIES.values()}
     for name in names:

@@ -6,12 +6,20 @@ over the comparisons of the question, and a difference counts only if it is sign
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Any, Literal, TypeAlias
 
 from rootpool.analysis import Record
-from rootpool.analysis.statistics import Comparison, compare
+from rootpool.analysis.statistics import (
+    Comparison,
+    compare,
+    detectable_difference,
+    seeds_needed,
+    student_factor,
+)
 
 from .published import Source
 from .questions import Judge, Question
@@ -31,6 +39,7 @@ __all__ = [
 
 Side: TypeAlias = Literal["worse", "better", "either"]
 AVERAGE = "gap"
+SMALL = 0.3  # points: the size of the differences that the paper reports
 
 
 @dataclass(frozen=True)
@@ -166,6 +175,24 @@ def comparison_records(source: Source, rows: Sequence[Mapping[str, Any]]) -> lis
         )
         for c in found
     ]
+
+
+def resolution(source: Source, rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """What differences the seeds of a source can tell from zero, as a setting to be shown."""
+    compared = [c.difference for q in source.questions for c in ask(q, source, rows)]
+    spreads = [
+        (d.high - d.low) / 2 / student_factor(d.n) * math.sqrt(d.n)
+        for d in compared
+        if d.low is not None and d.high is not None
+    ]
+    if not spreads:
+        return {}
+    typical, n = median(spreads), max(d.n for d in compared)
+    return {
+        "what the seeds can tell": f"differences of {detectable_difference(typical, n):.2f} points (80 % "
+        f"power, median over the comparisons); {SMALL:g} points would take "
+        f"{seeds_needed(typical, SMALL)} seeds"
+    }
 
 
 def answers_from_runs(source: Source, rows: Sequence[Mapping[str, Any]]) -> list[Answer]:

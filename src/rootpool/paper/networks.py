@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from rootpool.models.files import load_weights_only
-from rootpool.nn import covariance_pools, set_method
+from rootpool.nn import covariance_pools
 from rootpool.train.run import LAST, build
 from rootpool.train.settings import resolve
 from rootpool.train.study import Trial
@@ -38,10 +38,10 @@ def networks(study: Measured, methods: Sequence[str]) -> Iterator[Network]:
     """For every seed and method: its network untrained, after the first stage, and trained standalone.
 
     The first stage of a hybrid run is trained by Newton-Schulz and is the same for all methods of a
-    seed; that moment is left out if the study has no hybrid run.
+    seed; that moment is left out if the study has no hybrid run. A run that diverged is never trained.
     """
     hybrid = {t.tags["seed"]: t for t in study.trials if t.tags["protocol"] == "hybrid"}
-    for trial in study.trials:
+    for trial, result in zip(study.trials, study.results, strict=True):
         tags = trial.tags
         if tags["method"] not in methods or tags["protocol"] != "standalone":
             continue
@@ -53,7 +53,8 @@ def networks(study: Measured, methods: Sequence[str]) -> Iterator[Network]:
             epochs = stage.config["trainer"]["max_epochs"]
             moment = f"after {epochs} epochs of Newton-Schulz"
             yield _network(trial, moment, study.folder / stage.key / LAST)
-        yield _network(trial, TRAINED, study.folder / trial.key / LAST)
+        if result.get("diverged") is None:
+            yield _network(trial, TRAINED, study.folder / trial.key / LAST)
 
 
 def _network(trial: Trial, moment: str, checkpoint: Path | None) -> Network:
@@ -62,9 +63,7 @@ def _network(trial: Trial, moment: str, checkpoint: Path | None) -> Network:
         module.load_state_dict(load_weights_only(checkpoint)["state_dict"])
     torch.manual_seed(0)  # of crops and flips
     batch = next(iter(data.train_dataloader()))
-    method = trial.tags["method"]
-    set_method(module, method)
-    return Network(method, trial.tags["seed"], moment, module.model, batch)
+    return Network(trial.tags["method"], trial.tags["seed"], moment, module.model, batch)
 
 
 @torch.no_grad()

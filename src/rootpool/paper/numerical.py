@@ -1,26 +1,19 @@
-"""The numerical tables of the paper, measured: approximation errors, bounds of kernels, speed."""
+"""The numerical tables of the paper, measured: approximation errors and speed."""
 
 from __future__ import annotations
-
-import math
-from fractions import Fraction
 
 import torch
 
 from rootpool.analysis import Record, time_methods
 
-from .approximants import pade_approximant
 from .approximation import approximation_errors
-from .bounds import bound_by_formula, upper_bounds
-from .plan import OURS
+from .plan import OURS, run_method
 from .published import Cell, Table, load_published
 from .result import Result, Verdict, verdict_of
 from .rows import name_beside
 
-__all__ = ["measure_approximation_errors", "measure_speed", "measure_upper_bounds"]
+__all__ = ["measure_approximation_errors", "measure_speed"]
 
-EPS = torch.finfo(torch.float64).eps
-FLOAT32_MAX = torch.finfo(torch.float32).max
 FAMILY = {"svd-taylor": "taylor", "svd-pade": "pade"}
 
 
@@ -103,72 +96,6 @@ def _sentences(records: list[Record], families: set[str]) -> str:
 
 
 # --------------------------------------------------------------------------------------------------
-# Upper bounds
-
-
-def _paper_formulas() -> dict[str, float]:
-    """The formulas of the paper's table, evaluated without rounding at their trigger in float64."""
-    degree = int(_value("degree"))
-    approximant = pade_approximant([1] * (degree + 1), degree // 2, degree // 2)
-    try:
-        at_one = float(approximant(Fraction(1)))
-    except ZeroDivisionError:
-        at_one = math.inf
-    return {
-        "svd-pade": at_one / EPS,
-        "svd-taylor": (degree + 1) / EPS,
-        "svd-trunc": _value("trunc-bound"),
-        "svd-topn": 1 / EPS,
-        "mpn-cov": math.inf,
-    }
-
-
-def measure_upper_bounds(table: Table) -> Result:
-    """A table of bounds: as printed, by the paper's formulas, and what a search finds for our rules."""
-    found = {str(r["method"]): r for r in upper_bounds(table.trained)}
-    formulas = _paper_formulas()
-    records: list[Record] = []
-    as_printed = []
-    for row in table.rows:
-        cell, ours = row.cells[table.columns.index("Maximal Value")], found[row.method]
-        records.append(
-            {
-                "row": row.name,
-                "column": "Maximal Value",
-                "printed": cell.text,
-                "published": cell.value,
-                "paper_formula": formulas.get(row.method),
-                "measured": ours["by_search"],
-                "by_formula": ours["by_formula"],
-                "formula": ours["formula"],
-                "trigger": ours["trigger"],
-            }
-        )
-        if cell.unit and cell.value and abs(float(ours["by_search"] or 0) - cell.value) < cell.unit:
-            as_printed.append(row.name)
-    largest = {str(r["row"]): float(r["measured"] or 0) for r in records}
-    pade = largest["SVD-Pade"]
-    agree = all(
-        math.isclose(float(r["measured"] or 0), float(r["by_formula"] or 0)) for r in records
-    )
-    return Result(
-        table.entry,
-        table.claim,
-        tuple(records),
-        verdict_of(agree and pade == max(largest.values()) and pade < FLOAT32_MAX),
-        f"The bounds of {' and '.join(as_printed)} are as printed. That of SVD-TopN holds across "
-        f"the cut only: two kept eigenvalues can be as close as {EPS**2:.1e}, which gives {pade:.3g}, "
-        "as for every kernel that divides by the gap. The bound printed for SVD-Pade is not a property "
-        "of the approximant, which has a pole at a ratio of one: it is the inverse of a rounding error, "
-        f"and {_value('pade-at-one'):.3g} / eps, from which the text derives it, is "
-        f"{_value('pade-at-one') / EPS:.3g}. Ours is {pade:.3g}, next to a tie, and at a tie "
-        f"{bound_by_formula('svd-taylor').value:.3g}. SVD-Newton has a bound after all: "
-        f"{largest['SVD-Newton']:.3g} over the root of the trace, at zero eigenvalues.",
-        {"dtype": "float64"},
-    )
-
-
-# --------------------------------------------------------------------------------------------------
 # Speed
 
 
@@ -190,7 +117,15 @@ def measure_speed(
     full, side = int(_value("speed-batch")), int(_value("speed-side"))
     used = full if batch is None else batch
     shape = (used, int(_value("speed-channels")), side, side)
-    timed = time_methods(shape, [*table.trained, *OURS], rounds=rounds, device=device)
+    names = [*table.trained, *OURS]
+    timed = [
+        {**record, "method": name}
+        for name, record in zip(
+            names,
+            time_methods(shape, [run_method(n) for n in names], rounds=rounds, device=device),
+            strict=True,
+        )
+    ]
     columns = {"FP (s)": "forward", "BP (s)": "backward", "Total (s)": "total"}
     rows = {row.method: row for row in table.rows}
     records: list[Record] = []

@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from rootpool.nn import METHODS, Method, resolve_method
 from rootpool.recipes import (
     HYBRID,
     STANDALONE,
@@ -25,18 +26,22 @@ from rootpool.unknown import unknown_name
 
 __all__ = [
     "FAMILY_OF_LAYOUT",
+    "FUSED",
     "OURS",
     "PATCHES",
     "WARM_UPS",
     "Measured",
     "Plan",
     "Run",
+    "in_our_form",
     "named_methods",
+    "run_method",
 ]
 
 Run = dict[str, Any]  # a result of run_trials
 PATCHES = "patches"  # the family of recipes for the embedded photographs
-OURS = ("exact",)  # trained beside the paper's methods, and never judged
+FUSED = "{}, fused"  # what a method of the paper is called in our form; its own name is the published form
+OURS = (FUSED.format("mpn-cov"), "exact")  # trained beside the paper's methods, and never judged
 PROTOCOLS = (STANDALONE, HYBRID)
 WARM_UPS = (0, 1, 2, 3)
 SPECTRUM_EVERY = 21  # steps; three records per epoch
@@ -48,6 +53,37 @@ FAMILY_OF_LAYOUT = {
     "stanford-cars": "cars",
     "image-folder": "alexnet-imagenet",
 }
+
+
+def in_our_form(method: str) -> str:
+    """The name of our form of a method: itself, unless there is also a published one.
+
+    >>> in_our_form("mpn-cov"), in_our_form("isqrt-cov")
+    ('mpn-cov, fused', 'isqrt-cov')
+    """
+    return FUSED.format(method) if _has_published_form(method) else method
+
+
+def _has_published_form(method: str) -> bool:
+    return method in METHODS and "backward" in {field.name for field in fields(METHODS[method])}
+
+
+def run_method(name: str) -> Method:
+    """The method that a name of a run stands for: as published, unless it says fused.
+
+    >>> run_method("svd-trunc"), run_method("svd-trunc, fused")
+    (SVDTrunc(bound=10000000000.0, backward='published'), SVDTrunc(bound=10000000000.0, backward='fused'))
+    """
+    method, options = _options(name)
+    return resolve_method(method, **options)
+
+
+def _options(name: str) -> tuple[str, dict[str, Any]]:
+    """The method that a name of a run stands for, and its options."""
+    for method in METHODS:
+        if name == FUSED.format(method):
+            return method, {}
+    return name, {"backward": "published"} if _has_published_form(name) else {}
 
 
 def find_recipe(family: str, method: str, protocol: str = STANDALONE) -> Recipe | None:
@@ -76,7 +112,8 @@ class Plan:
         data: folder of the images; None for the embedded ones.
         weights: a checkpoint to start from, which fine-tuning needs.
         seeds: repetitions of every training.
-        methods: those to train where an entry compares methods; None for the entry's own and ours.
+        methods: those to train where an entry compares methods, as published and in our form; None for the
+            entry's own as published, and ours.
     """
 
     family: str = PATCHES
@@ -120,7 +157,7 @@ class Plan:
     @property
     def miniature(self) -> bool:
         """Whether the trainings use the embedded images."""
-        return self.family == PATCHES
+        return self.data is None
 
     def recipe(self, method: str = "exact", protocol: str = STANDALONE) -> Recipe:
         """The recipe of a method, which must exist."""
@@ -144,6 +181,15 @@ class Plan:
         found = find_recipe(self.family, "exact", HYBRID)
         return None if found is None else int(found.config["hybrid"]["switch_epoch"])
 
+    def method(self, name: str) -> Method:
+        """The method of a run by its name, with the options of its recipe.
+
+        >>> Plan().method("svd-topn")
+        SVDTopN(count=50, backward='published')
+        """
+        model = self.trials([name], [STANDALONE], 1)[0].config["model"]
+        return resolve_method(model["method"], **model.get("method_options") or {})
+
     # ----------------------------------------------------------------------------------------------
     # Trials
 
@@ -155,30 +201,40 @@ class Plan:
     ) -> list[Trial]:
         """A run for each method, protocol and seed for which there is a recipe.
 
-        >>> [trial.label for trial in Plan(seeds=1).trials(["isqrt-cov", "exact"])]
-        ['isqrt-cov', 'exact', 'exact, hybrid']
+        The methods of the paper have their gradients as published; with ``, fused`` after the name, ours.
+
+        >>> [trial.label for trial in Plan(seeds=1).trials(["isqrt-cov", "mpn-cov, fused"])]
+        ['isqrt-cov', 'mpn-cov, fused', 'mpn-cov, fused, hybrid']
         """
         found = []
         for method in methods:
+            name, options = _options(method)
+            form = {"model": {"method_options": options}} if options else {}
             for protocol in protocols:
-                found_recipe = find_recipe(self.family, method, protocol)
+                found_recipe = find_recipe(self.family, name, protocol)
                 if found_recipe is None:
                     continue
                 label = method if protocol == STANDALONE else f"{method}, {protocol}"
                 for seed in range(seeds or self.seeds):
                     own = {"seed": seed, "spectrum_every": SPECTRUM_EVERY}
                     tags = {"method": method, "protocol": protocol, "seed": seed}
-                    config = merge(found_recipe.config, own, self._given)
+                    config = merge(found_recipe.config, form, own, self._given)
                     found.append(Trial(label, config, tags))
         return found
 
     def comparison(self, methods: Sequence[str]) -> list[Trial]:
         """The methods of an entry and ours, or those that the plan asks for, in both protocols."""
-        return self.trials([*methods, *OURS] if self.methods is None else self.methods)
+        if self.methods is None:
+            return self.trials([*methods, *OURS])
+        return self.trials(
+            list(dict.fromkeys(form for m in self.methods for form in (m, in_our_form(m))))
+        )
 
     def precisions(self, methods: Sequence[str]) -> list[Trial]:
-        """Standalone runs with the root in double and in single precision."""
-        runs = self.trials(methods, [STANDALONE])
+        """Runs with the root in double and in single precision, as published and in our form."""
+        runs = self.trials(
+            list(dict.fromkeys(form for m in methods for form in (m, in_our_form(m))))
+        )
         single = {"model": {"compute_dtype": "float32"}}
         return [
             *(_variant(trial, trial.label, {}, precision="float64") for trial in runs),
@@ -228,9 +284,22 @@ class Measured:
     folder: Path = field(default_factory=Path)
 
     def runs(self, **tags: Any) -> list[Run]:
-        """The results of the runs that have these tags, each with its ``label`` and ``tags``."""
+        """The results of the runs that have these tags, each with its ``label`` and ``tags``.
+
+        From where a run diverged on, its errors are those of guessing.
+        """
         return [
-            {**result, "label": trial.label, "tags": dict(trial.tags)}
+            {**self._to_the_end(result), "label": trial.label, "tags": dict(trial.tags)}
             for trial, result in zip(self.trials, self.results, strict=True)
             if all(trial.tags.get(tag) == value for tag, value in tags.items())
         ]
+
+    def _to_the_end(self, result: Run) -> Run:
+        if result.get("diverged") is None:
+            return result
+        classes = result["classes"]
+        guess, guess5 = (100 * (1 - min(k, classes) / classes) for k in (1, 5))
+        lost = {"train_error": guess, "val_error": guess, "val_error5": guess5}
+        curves = list(result["curves"])
+        curves += [{"epoch": epoch, **lost} for epoch in range(len(curves), self.plan.epochs)]
+        return {**result, "curves": curves}

@@ -30,7 +30,7 @@ from rootpool.report import (
 
 from .entries import ENTRIES
 from .entry import Elsewhere, Entry
-from .plan import Plan
+from .plan import PATCHES, Plan
 from .published import load_published
 from .result import Result, Verdict
 from .theory.introduction import INTRODUCTION
@@ -43,7 +43,7 @@ MARKS = {"supported": "✓", "contradicted": "✗", "inconclusive": "≈", "not 
 SECTIONS = {
     "figure": "Figures",
     "table": "Tables",
-    "text": "Seeds",
+    "text": "Claims of the text",
     "theory": "Theory",
 }
 
@@ -111,17 +111,20 @@ def _word(result: Result | None) -> str:
     return "not measured" if result is None else result.verdict
 
 
+_NETWORKS = {"patches": "without batch norm", "patches-norm": "with batch norm"}
+
+
 def _scale(plan: Plan) -> Note:
     if not plan.miniature:
         return Note(f"Trained by the recipes {plan.family}-* on {plan.data}.")
     return Note(
         "The numerical tables are measured as they stand in the paper. Those that need training are "
         "measured in miniature: a network of three convolutions on grey patches of 18 photographs, "
-        "which trains in half a minute. Such runs can support a claim or contradict it, but differences "
-        "of tenths of a percent, as ImageNet gives them, are below their noise: many verdicts are "
-        "‘inconclusive’, and rightly so. Every entry has the commands for the experiment at its full "
-        "size. Only the methods that a table or figure of the paper has enter the verdict on it; others "
-        "stand beside them."
+        f"{_NETWORKS[plan.family]}, which trains in half a minute. The methods of the paper have their "
+        "gradients as published; ours, and MPN-COV in our form (‘fused’), stand beside them and enter no "
+        "verdict. A run whose numbers stop being finite is a result: from there on it counts with the "
+        "error of guessing. Where a verdict is ‘inconclusive’, the entry says what differences its seeds "
+        "could tell from zero. Every entry has the commands for the experiment at its full size."
     )
 
 
@@ -230,8 +233,10 @@ def _command(names: Sequence[str], plan: Plan) -> str:
         parts.append(f"--seeds {plan.seeds}")
         if plan.methods is not None:
             parts.append(f"--methods {' '.join(plan.methods)}")
+    if plan.family != PATCHES:
+        parts.append(f"--recipes {plan.family}")
     if plan.data is not None:
-        parts.append(f"--recipes {plan.family} --data {plan.data}")
+        parts.append(f"--data {plan.data}")
     if plan.weights is not None:
         parts.append(f"--weights {plan.weights}")
     return " ".join(parts)

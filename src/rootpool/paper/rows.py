@@ -17,6 +17,7 @@ __all__ = [
     "Row",
     "cells_of",
     "curve_records",
+    "divergences",
     "endings",
     "name_beside",
     "settings_of",
@@ -47,9 +48,15 @@ def endings(runs: Iterable[Run]) -> list[Row]:
                 "train_error": curves[-1]["train_error"],
                 "accuracy": 100 - curves[-1]["val_error"],
                 "best_accuracy": 100 - best,
+                "diverged": _where(run.get("diverged")),
             }
         )
     return rows
+
+
+def _where(diverged: Mapping[str, int] | None) -> str:
+    """Where a run diverged; empty if it did not."""
+    return "" if diverged is None else "epoch {epoch}, step {step}".format_map(diverged)
 
 
 def curve_records(runs: Iterable[Run], part: str = "curves") -> list[Row]:
@@ -57,11 +64,23 @@ def curve_records(runs: Iterable[Run], part: str = "curves") -> list[Row]:
     return [{**_identity(run), **record} for run in runs for record in run[part]]
 
 
+def divergences(rows: Iterable[Row]) -> Record:
+    """Which runs diverged, as a setting to be shown; nothing if none did."""
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        if row["diverged"]:
+            found.setdefault(row["run"], []).append(f"{row['seed']} ({row['diverged']})")
+    if not found:
+        return {}
+    listed = "; ".join(f"{run}: seeds {', '.join(seeds)}" for run, seeds in found.items())
+    return {"diverged": f"{listed}. They count with the error of guessing."}
+
+
 def settings_of(plan: Plan) -> Record:
     """The settings that all entries of a plan share."""
     return {
         "recipes": f"{plan.family}-*",
-        "data": plan.data or "photo-patches (18 classes, 1800 validation images)",
+        "data": plan.data or "photo-patches (18 classes, 3600 validation images)",
         "seeds": plan.seeds,
         "epochs": plan.epochs,
     }

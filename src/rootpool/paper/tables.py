@@ -6,11 +6,11 @@ from statistics import stdev
 
 from rootpool.analysis import Record
 
-from .judge import Answer, answers_from_runs, comparison_records, conclude
+from .judge import Answer, answers_from_runs, comparison_records, conclude, resolution
 from .plan import Measured
 from .published import Table, TextClaim, load_published
 from .result import Result, verdict_of
-from .rows import cells_of, endings, settings_of, side_by_side
+from .rows import cells_of, divergences, endings, settings_of, side_by_side
 
 __all__ = ["measure_errors", "measure_seeds"]
 
@@ -22,7 +22,7 @@ def measure_errors(table: Table, study: Measured) -> Result:
         table,
         answers_from_runs(table, rows),
         side_by_side(table, cells_of(table, study)),
-        settings_of(study.plan),
+        {**settings_of(study.plan), **resolution(table, rows), **divergences(rows)},
         runs=rows,
         comparisons=comparison_records(table, rows),
     )

@@ -20,7 +20,8 @@ from rootpool.jobs import Event, Job, Report, result_file, run_jobs, stable_key,
 from rootpool.recipes import merge
 
 from .hybrid import HybridSchedule
-from .run import LAST, monitors, prepare
+from .nonfinite import NonFiniteError
+from .run import LAST, Run, monitors, prepare
 from .settings import resolve
 
 __all__ = ["Event", "Trial", "run_trials"]
@@ -76,6 +77,9 @@ def run_trials(
         workers: runs at a time, with one thread each; None for one per core.
         on_event: called in this process, for every epoch (with its record) and every result.
 
+    A training whose numbers stop being finite has a result, too: its records up to there, and ``diverged``,
+    which says in which epoch and step.
+
     Raises:
         SettingsError: a configuration cannot be used; nothing has been run then.
         ChildProcessError: the process of a run died.
@@ -91,7 +95,7 @@ def run_trials(
             resolve(trial.config)
     for event in run_jobs(jobs, folder, workers=workers):
         on_event(event)
-    keys = ("label", "seconds", "curves", "spectrum")
+    keys = ("label", "seconds", "curves", "spectrum", "classes", "diverged")
     files = (result_file(folder, key, jobs[key]) for key in (trial.key for trial in trials))
     # Another trial of the same settings may have made a result, under another name.
     return [
@@ -112,15 +116,26 @@ def _train(trial: Trial, first: str | None, folder: Path, report: Report) -> str
         resolve(trial.config), folder, resume=True, progress=False, callbacks=[_Reporter(report)]
     )
     beginning = None if first is None else folder.parent / first / LAST
-    run.fit(resume_from=run.last if run.last.is_file() else beginning)
+    diverged = _fit(run, run.last if run.last.is_file() else beginning)
     result = {
         "label": trial.label,
         **trial.tags,
         "seconds": round(time.perf_counter() - started, 2),
         "curves": run.module.history,
         "spectrum": [record for monitor in monitors(run.trainer) for record in monitor.records],
+        "classes": len(run.data.splits.classes),
+        "diverged": diverged,
     }
     return to_json(result)
+
+
+def _fit(run: Run, beginning: Path | None) -> dict[str, int] | None:
+    """Train; where numbers stopped being finite, if they did: in a study that is a result."""
+    try:
+        run.fit(resume_from=beginning)
+    except NonFiniteError:
+        return {"epoch": run.trainer.current_epoch, "step": run.trainer.global_step}
+    return None
 
 
 class _Reporter(pl.Callback):
