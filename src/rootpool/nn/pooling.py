@@ -75,20 +75,20 @@ def _check_options(compute_dtype: torch.dtype, output: str) -> None:
 def _pool(features: Tensor, method: Method, dtype: torch.dtype, output: str) -> Tensor:
     X = flatten_positions(features, "covariance_pool")
     form = "matrix" if output == "matrix" else "triangle"
-    fused = isinstance(method, SpectralRoot) and method.fused
-    if fused:
+    root = method if isinstance(method, SpectralRoot) and method.fused else None
+    if root is not None:
         # Here, because torch.export of torch 2.8 hides errors that are raised inside autocast.
-        check_traceable(method)
+        check_traceable(root)
     with torch.autocast(X.device.type, enabled=False):  # half precision would undo compute_dtype
-        if fused:
-            Q = fused_root(X, method, dtype, form)
+        if root is not None:
+            Q = fused_root(X, root, dtype, form)
         else:
             Q = method(covariance(X.to(dtype)))
             Q = Q if form == "matrix" else to_triangle(Q)
         if output == "isometric":
             Q = Q * triangle_weights(X.shape[1], dtype=Q.dtype, device=Q.device)
         pooled = Q.to(X.dtype)
-    if not fused:
+    if root is None:
         check_covariance(pooled.flatten(1).unsqueeze(-1), X)
     return pooled
 
