@@ -1,6 +1,6 @@
-"""Write the tables of the README: rules and methods from the code, the others from their records.
+"""Write the tables of README.md and docs/data.md, from the code and from recorded results.
 
-python scripts/readme_tables.py           rewrites README.md
+python scripts/readme_tables.py
 """
 
 from __future__ import annotations
@@ -12,15 +12,17 @@ from pathlib import Path
 
 from rootpool.linalg import RULES
 from rootpool.nn import METHODS
+from rootpool.train.data import LAYOUTS
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
+DATA = ROOT / "docs" / "data.md"
 SPEED = ROOT / "benchmarks" / "results" / "pooling.md"
 BIRDS = ROOT / "docs" / "birds.md"
 PAPER = ROOT / "docs" / "paper.md"
 
 
-def text(documented: type) -> str:
+def text(documented: object) -> str:
     """A docstring with one line per paragraph, its mathematics and code in Markdown."""
     paragraphs = (inspect.getdoc(documented) or "").split("\n\n")
     plain = "\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
@@ -28,11 +30,15 @@ def text(documented: type) -> str:
 
 
 def rules() -> str:
-    """One row per rule: its name, its value with the defaults, and what it does at ties."""
-    lines = ["| `rule=` | the same as | at a tie `lam_i == lam_j`, i > j |", "|---|---|---|"]
+    """One row per rule: its name, its value with the defaults, what it does at ties, when to use it."""
+    lines = [
+        "| `rule=` | the same as | at a tie `lam_i == lam_j`, i > j | use |",
+        "|---|---|---|---|",
+    ]
     for name, rule in RULES.items():
         (ties,) = re.findall(r"Ties: ([^.,]*)", text(rule))
-        lines.append(f"| `{name}` | `{rule()!r}` | {ties} |")
+        (use,) = re.findall(r"Use: (.*)\.$", text(rule), re.MULTILINE)
+        lines.append(f"| `{name}` | `{rule()!r}` | {ties} | {use} |")
     return "\n".join(lines) + "\n"
 
 
@@ -42,6 +48,15 @@ def methods() -> str:
     for name, method in METHODS.items():
         what = text(method).splitlines()[0]
         lines.append(f"| `{name}` | `{method()!r}` | {what} | {method.use} |")
+    return "\n".join(lines) + "\n"
+
+
+def layouts() -> str:
+    """One row per layout of a data set: what makes it recognisable, and what its reader says it is."""
+    lines = ["| layout | the folder has | what it is |", "|---|---|---|"]
+    for layout in LAYOUTS:
+        parts = ", ".join(" or ".join(f"`{place}`" for place in places) for places in layout.parts)
+        lines.append(f"| `{layout.name}` | {parts} | {text(layout.read).splitlines()[0]} |")
     return "\n".join(lines) + "\n"
 
 
@@ -71,16 +86,21 @@ def paper() -> str:
     return "\n".join([header, rule, *linked]) + "\n"
 
 
-TABLES = {"rules": rules, "methods": methods, "speed": speed, "birds": birds, "paper": paper}
+TABLES = {
+    README: {"rules": rules, "methods": methods, "speed": speed, "birds": birds, "paper": paper},
+    DATA: {"layouts": layouts},
+}
 
 
-def with_tables(text: str) -> str:
-    """``text`` with each table between its marks."""
-    for name, table in TABLES.items():
+def with_tables(page: Path) -> str:
+    """The text of a page with each of its tables between its marks."""
+    text = page.read_text(encoding="utf-8")
+    for name, table in TABLES[page].items():
         marked = re.compile(rf"(<!-- {name}: begin[^\n]*-->\n).*?(<!-- {name}: end -->)", re.DOTALL)
         text = marked.sub(lambda match, table=table: match[1] + table() + match[2], text)
     return text
 
 
 if __name__ == "__main__":
-    README.write_text(with_tables(README.read_text(encoding="utf-8")), encoding="utf-8")
+    for page in TABLES:
+        page.write_text(with_tables(page), encoding="utf-8")

@@ -11,7 +11,7 @@ from rootpool.train.data.readers import Listing, inside
 
 
 def read_tab_separated(table: Path, images: Path) -> Listing:
-    """``labels.tsv`` with lines of split, class and file, and a folder ``pictures``."""
+    """Lines of split, class and file in ``labels.tsv``, and all images in one folder."""
     rows = [line.split("\t") for line in table.read_text(encoding="utf-8").splitlines()]
     classes = sorted({name for _, name, _ in rows})
     samples = {

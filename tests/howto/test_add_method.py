@@ -20,7 +20,12 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass(frozen=True)
 class Shrinkage(Method):
-    """The root of a covariance that is shrunk towards a multiple of the identity."""
+    """The root of a covariance that is shrunk towards a multiple of the identity.
+
+    >>> Shrinkage(share=1)(torch.tensor([[1.0, 0.0], [0.0, 7.0]]))
+    tensor([[2., 0.],
+            [0., 2.]])
+    """
 
     name: ClassVar[str] = "shrinkage"
     source: ClassVar[str] = "ours"

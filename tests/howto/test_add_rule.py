@@ -21,6 +21,8 @@ class Bounded(_GapRule):
     r""":math:`1/(\lambda_i - \lambda_j)`, at most ``ratio / max|lambda|``.
 
     Ties: 0. Unlike the bound of Truncated, this one follows the scale of the input.
+
+    Use: when the scale of the input is not known.
     """
 
     ratio: float = 1e6
@@ -58,4 +60,4 @@ def test_its_name_is_a_choice_of_eigh():
 
 def test_it_is_in_the_table_of_the_readme():
     rows = runpy.run_path(str(ROOT / "scripts" / "readme_tables.py"))["rules"]()
-    assert "| `bounded` | `Bounded(ratio=1000000.0)` | 0 |" in rows
+    assert "| `bounded` | `Bounded(ratio=1000000.0)` | 0 | when the scale" in rows

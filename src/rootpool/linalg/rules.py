@@ -55,7 +55,7 @@ class GradientRule(ABC):
         """Return the kernel of a spectrum."""
 
     def inspect(self, eigenvalues: Tensor, coupling: Tensor) -> None:  # noqa: B027
-        """Look at ``coupling = U^T dl/dU`` before the kernel meets it; most rules need not."""
+        """Hook that sees ``coupling = U^T dl/dU`` before the kernel is applied; does nothing by default."""
 
 
 def _pairs(eigenvalues: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -153,6 +153,8 @@ class Ordinary(_GapRule):
     r""":math:`1/(\lambda_i - \lambda_j)`, the textbook kernel (MPN-COV, Li et al. 2017).
 
     Ties: 0, as in the original implementation of MPN-COV. Close eigenvalues: unbounded.
+
+    Use: to compare with MPN-COV.
     """
 
 
@@ -162,6 +164,8 @@ class Truncated(_GapRule):
 
     Ties: ``bound``, but 0 between two zero eigenvalues. The bound is absolute, so this rule alone
     depends on the scale of its input.
+
+    Use: to compare with SVD-Trunc; the scale of the input matters.
     """
 
     bound: float = 1e10
@@ -181,6 +185,8 @@ class Taylor(_SeriesRule):
     r""":math:`\frac{1}{\lambda_i} \sum_{k=0}^{degree} (\lambda_j/\lambda_i)^k` (Wang et al. 2019).
 
     Ties: ``(degree + 1) / lam_i``, its upper bound.
+
+    Use: to compare with Wang et al. 2019, or for a kernel with a bound.
     """
 
     degree: int = 100
@@ -201,6 +207,8 @@ class PowerIteration(_SeriesRule):
     back (appendix B of the paper): ``PowerIteration(K)`` is ``Taylor(K - 1)``.
 
     Ties: ``iterations / lam_i``.
+
+    Use: to compare with power iteration (Wang et al. 2019).
     """
 
     iterations: int = 20
@@ -223,6 +231,8 @@ class Pade(_GapRule):
     and no value there.
 
     Ties: ``(degree + 1) / lam_i``, the value of the Taylor polynomial that the approximant matches.
+
+    Use: to compare with the paper; close eigenvalues are exact, and ties are finite.
     """
 
     degree: int = 100
@@ -239,6 +249,8 @@ class Lorentzian(_GapRule):
     r""":math:`x / (x^2 + \varepsilon \lambda_{max}^2)`, :math:`x = \lambda_i - \lambda_j`.
 
     Ties: 0. Gaps below :math:`\sqrt\varepsilon \lambda_{max}` are damped, larger ones barely change.
+
+    Use: when the loss depends on the basis of an eigenspace; the gradient is smooth in the gap.
     """
 
     broadening: float = 1e-12
@@ -262,6 +274,8 @@ class Degenerate(_GapRule):
     ``torch.func``, where values cannot be looked at).
 
     Ties: 0.
+
+    Use: when the loss depends on eigenspaces and not on their bases; it warns if that is not so.
     """
 
     tolerance: float | None = None

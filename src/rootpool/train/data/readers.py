@@ -32,7 +32,7 @@ class Listing:
 
 
 def read_folders(train: Path, val: Path) -> Listing:
-    """``train/<class>/*.jpg`` and ``val/<class>/*.jpg``; classes in the order of their names."""
+    """One folder per class in both splits, such as ImageNet; the classes are in alphabetical order."""
     classes, others = _class_folders(train), _class_folders(val)
     if classes != others:
         raise ValueError(
@@ -67,7 +67,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 def read_cub(names: Path, labels: Path, split: Path, classes: Path, images: Path) -> Listing:
-    """Caltech-UCSD Birds: images.txt, image_class_labels.txt, train_test_split.txt, classes.txt."""
+    """Caltech-UCSD Birds; the classes are the lines of ``classes.txt``."""
     class_names, files = _table(classes), _table(names)
     label_of, is_train = _table(labels), _table(split)
     for path, table in ((labels, label_of), (split, is_train)):
@@ -108,10 +108,7 @@ def _table(path: Path) -> dict[str, str]:
 
 
 def read_dogs(train: Path, test: Path, images: Path) -> Listing:
-    """Stanford Dogs: ``file_list`` and ``labels`` of train_list.mat and test_list.mat.
-
-    A class is called like its folder, for example ``n02085620-Chihuahua``.
-    """
+    """Stanford Dogs; the classes are the folders, for example ``n02085620-Chihuahua``."""
     names: dict[int, str] = {}
     splits = []
     for path in (train, test):
@@ -135,7 +132,7 @@ def read_dogs(train: Path, test: Path, images: Path) -> Listing:
 def read_cars(
     train: Path, test: Path, meta: Path, train_images: Path, test_images: Path
 ) -> Listing:
-    """Stanford Cars: ``annotations`` with file names and classes, ``class_names`` in cars_meta.mat."""
+    """Stanford Cars; the classes are the ``class_names`` in ``cars_meta.mat``."""
     (class_names,) = _matlab(meta, "class_names")
     classes = tuple(str(name) for name in class_names)
     splits = []
