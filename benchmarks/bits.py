@@ -1,4 +1,4 @@
-"""In how many cases the bits of a result depend on the number of threads, or on the rest of the batch.
+"""Count the cases in which the bits of a result depend on the number of threads or on the rest of the batch.
 
 Nothing is timed. The bits of roots, eigenvectors, pooled features and their gradients are compared in
 fresh processes, with each setting of MKL, because MKL reads its settings when it starts.
@@ -38,14 +38,14 @@ SIZES = (5, 8, 16, 17, 32, 33, 64, 70)
 FEATURES = ((6, 9), (16, 49), (33, 20), (40, 60), (64, 49), (70, 100))  # channels, positions
 THREADS = (1, 2, 3)
 
-Step = Callable[[Tensor], Tensor]  # a batch in, what is compared of each item out
+Step = Callable[[Tensor], Tensor]  # from a batch to the numbers to compare, one row per item
 
 
 def with_gradient(function: Step, batch: Tensor) -> Tensor:
     """The result and its gradient, one row per item."""
     batch = batch.detach().requires_grad_()
     result = function(batch)
-    # The same for every item, and not from a function whose vectorised form rounds the ends of arrays.
+    # The same for every item, and without functions that round differently at the end of an array.
     incoming = torch.linspace(-1, 2, result[0].numel(), dtype=result.dtype).reshape(result[0].shape)
     (gradient,) = torch.autograd.grad(result, batch, incoming.expand_as(result).contiguous())
     return torch.cat([result.flatten(1), gradient.flatten(1)], 1).detach()
@@ -82,12 +82,12 @@ def depends_on_threads(step: Step, batch: Tensor) -> bool:
 
 
 def depends_on_the_place(step: Step, batch: Tensor) -> bool:
-    """Compare with the same items, each one place further on."""
+    """Compare with the same items, each moved by one place."""
     return not torch.equal(step(batch.roll(1, 0)).roll(-1, 0), step(batch))
 
 
 def depends_on_company(step: Step, batch: Tensor) -> bool:
-    """Compare with the same items, one at a time; a single matrix gets all BLAS threads."""
+    """Compare with the same items, one at a time: a single matrix is computed with all BLAS threads."""
     return not torch.equal(torch.cat([step(item.clone()) for item in batch.split(1)]), step(batch))
 
 

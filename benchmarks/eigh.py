@@ -1,6 +1,6 @@
-"""rootpool.linalg.eigh against torch.linalg.eigh: batches of covariances, forward only.
+"""rootpool.linalg.eigh compared with torch.linalg.eigh: batches of covariances, forward only.
 
-Claim: batches are decomposed in parallel, and nothing is slower. Run with --quick for a smaller grid.
+Claim: batches are decomposed in parallel. What that gains, and what our checks cost for small matrices.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rootpool.linalg import eigh
 
 
 def limit(n: int, dtype: torch.dtype, batch: int = 16) -> tuple[float, float]:
-    """Milliseconds a matrix of one-threaded LAPACK, alone and beside another on the next core."""
+    """Milliseconds per matrix of LAPACK on one thread: alone, and with the other core busy too."""
     X = torch.randn(batch, n, 2 * n, dtype=dtype)
     A, best = X @ X.mT / n, []
     for count in (1, 2):
@@ -55,7 +55,7 @@ def main() -> None:
         for n in sizes:
             row = [str(dtype).removeprefix("torch."), str(n)]
             for batch in batches:
-                if batch * n**2 > 64 * 256**2:  # many seconds for nothing new
+                if batch * n**2 > 64 * 256**2:  # takes long and shows nothing new
                     row.append("")
                     continue
                 generator = torch.Generator().manual_seed(n)
@@ -71,7 +71,7 @@ def main() -> None:
             rows.append(row)
     header = ["dtype", "n", *(f"batch {batch}" for batch in batches)]
     print(table(header, rows))
-    print("\nSpeed-up (time of rootpool). Blank: more than 64 matrices of 256 x 256, left out.")
+    print("\nSpeed-up (time of rootpool). Blank: not measured, because it takes long.")
 
     rows = []
     for dtype in (torch.float32, torch.float64):
@@ -85,9 +85,11 @@ def main() -> None:
                 [str(dtype).removeprefix("torch."), str(n), *cells, f"{2 * torchs / beside:.2f}x"]
             )
     print(
-        "\nThe limit of two cores: LAPACK on one thread alone, beside another, torch with all threads\n"
+        "\nWhat two cores can gain: LAPACK on one thread, on both cores at once, and torch with all threads\n"
     )
-    print(table(["dtype", "n", "alone", "beside another", "torch", "limit of the speed-up"], rows))
+    print(
+        table(["dtype", "n", "one core", "both cores", "torch", "largest possible speed-up"], rows)
+    )
 
 
 if __name__ == "__main__":

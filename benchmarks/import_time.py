@@ -1,8 +1,8 @@
-"""What ``import rootpool`` costs on top of ``import torch``, and what it brings along.
+"""What ``import rootpool`` costs on top of ``import torch``, and which other modules it imports.
 
     python benchmarks/import_time.py
 
-Fresh interpreters take turns; the best of several is what the imports cost when nothing else runs.
+Fresh interpreters take turns, and the best time of several counts.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ print(json.dumps([*seconds, sorted(set(sys.modules) - modules)]))
 def measure(before: str, measured: str) -> tuple[float, float, list[str]]:
     """Seconds on the clock and of the processor, and the new modules."""
     command = [sys.executable, "-c", CODE.format(before=before, measured=measured)]
-    # Compiled once, as an installed package is: the best of several is none that compiles.
+    # Let Python keep compiled files, as for an installed package; only the first round compiles.
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
     clock, processor, modules = json.loads(done.stdout)

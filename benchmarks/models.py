@@ -1,8 +1,8 @@
-"""What covariance pooling costs a real network: whole forwards, and a training step of ResNet-50.
+"""What covariance pooling adds to the time of whole networks: forwards, and a training step of ResNet-50.
 
-Claim: `exact` adds at most 5 % to a training step of ResNet-50, which global average pooling has.
+Claim: `exact` adds at most 5 % to a training step of ResNet-50 with average pooling.
 
-    python benchmarks/models.py               both tables (some ten minutes)
+    python benchmarks/models.py               both tables (about ten minutes)
     python benchmarks/models.py --quick       three networks and a small batch
 """
 
@@ -36,7 +36,7 @@ NETWORKS = {
 
 @dataclass(frozen=True)
 class Step:
-    """A training step of ResNet-50: a setting of the paper with the batch that fits a laptop."""
+    """A training step of ResNet-50: a setting of the paper, with a batch that fits a laptop."""
 
     name: str
     batch: int
@@ -51,7 +51,7 @@ STEPS = [
 
 
 def pair(name: str, num_classes: int, options: dict[str, bool]) -> dict[str, PooledClassifier]:
-    """The network with its vanilla head and with covariance pooling, sharing one backbone."""
+    """The network with average pooling and with covariance pooling, on one shared backbone."""
     vanilla = create_model(name, "gap", num_classes, **options)
     pooled = create_model(name, "exact", num_classes, **options)
     pooled.backbone = vanilla.backbone
@@ -101,7 +101,7 @@ def forwards(networks: dict[str, dict[str, bool]], sizes: dict[int, int], second
                 ]
             )
             print(".", end="", file=sys.stderr, flush=True)
-    print("\n\nForward, an image, and what is added to the time with average pooling\n")
+    print("\n\nForward, time per image, and how much longer it takes than with average pooling\n")
     header = ["model", "pixels", "positions", "channels", "parameters, M (gap / covariance)", "gap"]
     print(table([*header, *METHODS], rows))
 
@@ -144,10 +144,10 @@ def training(steps: list[Step], seconds: float) -> None:
         )
         print(".", end="", file=sys.stderr, flush=True)
     print("\n\nTraining step of paper/resnet50: forward, backward and SGD with momentum\n")
-    print(table(["setting", "batch", "gap", "exact", "the pooling of it"], rows))
+    print(table(["setting", "batch", "gap", "exact", "pooling alone"], rows))
     print(
-        "\nThe rest of what is added is the reduction, and the classifier in products and in SGD:"
-        "\n32896 features instead of 2048."
+        "\nThe rest of the difference is the reduction and the larger classifier, which has 32896 features"
+        "\ninstead of 2048."
     )
 
 

@@ -1,8 +1,8 @@
-"""The paper's meta-layers written plainly, as its text gives them: what ours are measured against.
+"""The paper's layers, written as its text describes them. Ours are compared with these.
 
-Covariance in float64, ``torch.linalg.svd``, eigenvalues raised to eps, a kernel, and three batched
-products back. Differences from the letter of the paper are for its benefit: in-place polynomials, and
-no infinities (a tie gets 0), because with infinities the time of every step is that of NaN.
+Forward: the covariance in float64, ``torch.linalg.svd``, and eigenvalues raised to eps. Backward: a
+kernel and three batched products. We depart from the text only where that makes them faster:
+polynomials in place. At a tie the kernel is 0 instead of infinity, so that no step is timed on NaN.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def power_iteration(a: Tensor, b: Tensor) -> Tensor:
 
 
 def pade(a: Tensor, b: Tensor) -> Tensor:
-    # Numerator and denominator of degree 50; the values of the coefficients do not matter for time.
+    # Numerator and denominator of degree 50. The values of the coefficients do not change the time.
     return polynomial(b / a, 51) / (polynomial(b / a, 51) + 1) / a
 
 

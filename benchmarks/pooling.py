@@ -1,7 +1,8 @@
-"""Covariance pooling, forward + backward, against the paper's recipes and what else one could write.
+"""Covariance pooling, forward and backward, compared with the paper's recipes and with other libraries.
 
-Claims: `exact` is many times faster than each, every SVD method at least three times faster than its
-recipe, near the time of its own matrix products and LAPACK, and no peak of memory is higher.
+Claims: `exact` is many times faster than each of them; every SVD method is at least three times faster
+than the paper's recipe for it; `exact` takes little longer than its own matrix products and LAPACK calls;
+and nothing needs less memory.
 
     python benchmarks/pooling.py               all tables (some minutes)
     python benchmarks/pooling.py --quick       the first table on smaller batches
@@ -55,7 +56,7 @@ def contestants() -> dict[str, Callable[[Tensor], Tensor]]:
         def ridged(P: Tensor) -> Tensor:
             eps = torch.finfo(P.dtype).eps
             trace = P.diagonal(dim1=1, dim2=2).sum(1)[:, None, None]
-            # eps I alone leaves the Cholesky-like check of positive definiteness to chance
+            # With eps I alone, rounding decides whether the matrix passes the check of definiteness.
             return torch.linalg.matrix_sqrth(P + 100 * eps * trace * torch.eye(P.shape[-1]))
 
         found["torch matrix_sqrth"] = layer(ridged)
@@ -79,10 +80,10 @@ def step(pool: Callable[[Tensor], Tensor], X: Tensor, g: Tensor) -> Callable[[],
 
 
 def own_products(B: int, d: int, N: int) -> dict[str, Callable[[], object]]:
-    """The layer's own matrix products and LAPACK calls, and nothing else, in two ways.
+    """The matrix products and LAPACK calls of the layer and nothing else, run in two ways.
 
-    Plainly, one call each over the whole batch; and as the layer runs them, a few images at a time in
-    its threads, but always on the same few images, which are in the cache.
+    Once with one call each for the whole batch. And once as the layer runs them, a few images at a time
+    in its threads, but always on the same few images, so that they are in the cache.
     """
     thin = d >= N
     r = N - 1 if thin else d
@@ -115,7 +116,7 @@ def own_products(B: int, d: int, N: int) -> dict[str, Callable[[], object]]:
 
 
 def megaflops(d: int, N: int) -> float:
-    """Multiplications and additions an image in the layer's products (LAPACK not counted)."""
+    """Million multiplications and additions per image in the matrix products, without LAPACK."""
     r = N - 1 if d >= N else d
     height = 64 if d <= 256 else 128 if d <= 1024 else 256
     products = 4 * d * r * r + d * d * r * (1 + height / d)  # Gram, W; half of Q
@@ -136,7 +137,7 @@ def against_peers(shapes: dict[str, tuple[int, int, int]]) -> None:
         }
         runs |= own_products(B, d, N)
         best = race(runs, seconds=1.5, rounds=3)
-        if d >= 2048:  # a minute a step for some peers: one image, times the batch
+        if d >= 2048:  # a step takes some peers a minute: measure one image, and multiply
             one, g_one = X[:1].detach().requires_grad_(), g[:1]
             slow = {p: step(pool, one, g_one) for p, pool in peers.items() if p not in runs}
             best |= {p: B * seconds for p, seconds in race(slow, 0.1, 1).items()}
@@ -154,8 +155,8 @@ def against_peers(shapes: dict[str, tuple[int, int, int]]) -> None:
     print("\n\nTime of `exact` in float64, and of the others as multiples of it\n")
     print(table(header, rows))
     print(
-        "\nAt 2048 channels the times of the peers are those of one image, times the batch."
-        "\nmatrix_sqrth gets P + 100 eps tr(P) I: with eps I alone round-off can make P indefinite."
+        "\nAt 2048 channels the others are timed on one image, and the time is multiplied by the batch."
+        "\nmatrix_sqrth gets P + 100 eps tr(P) I: with eps I alone, rounding can make P indefinite."
     )
 
 
@@ -174,19 +175,19 @@ def against_recipes(B: int) -> None:
             ]
         )
         print(".", end="", file=sys.stderr, flush=True)
-    print(f"\n\nEvery SVD method against the paper's recipe for it, ({B}, 256, 169)\n")
+    print(f"\n\nEvery SVD method, compared with the paper's recipe for it, ({B}, 256, 169)\n")
     print(table(["method", "recipe", "rootpool", "speed-up"], rows))
 
 
 def peak_memory(name: str, B: int, d: int, N: int) -> None:
-    """In a process of its own: how far one step raises the resident memory, in MB."""
+    """Print by how many MB one step raises the resident memory; called in a process of its own."""
 
     def status(key: str) -> int:
         with open("/proc/self/status") as file:
             return next(int(line.split()[1]) for line in file if line.startswith(key))
 
     pool, (X, g) = contestants()[name], inputs(B, d, N)
-    step(pool, X[:1].detach().requires_grad_(), g[:1])()  # pools and plans are not the step's
+    step(pool, X[:1].detach().requires_grad_(), g[:1])()  # thread pools and plans do not count
     before = status("VmRSS")
     step(pool, X, g)()
     print(round((status("VmHWM") - before) / 1024))
@@ -197,7 +198,7 @@ def memory(shapes: dict[str, tuple[int, int, int]]) -> None:
     rows = []
     for shape in shapes.values():
         if shape[1] >= 2048:
-            shape = (1, *shape[1:])  # the recipe takes most of a minute for one image
+            shape = (1, *shape[1:])  # one image takes the paper's recipe most of a minute
         row = [str(shape)]
         for name in names:
             command = [sys.executable, __file__, "--memory", name, *map(str, shape)]
@@ -205,12 +206,12 @@ def memory(shapes: dict[str, tuple[int, int, int]]) -> None:
             row.append(f"{result.stdout.strip().splitlines()[-1]} MB")
         rows.append(row)
         print(".", end="", file=sys.stderr, flush=True)
-    print("\n\nPeak memory of one step above what was there before\n")
+    print("\n\nPeak memory of one step, above the memory in use before it\n")
     print(table(["(B, d, N)", *names], rows))
 
 
 def plot(path: str) -> None:
-    """Cost an image against positions and against channels, with the slope of the last steps."""
+    """Draw the time per image by positions and by channels, with the slope at the end."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -234,7 +235,7 @@ def plot(path: str) -> None:
         axis.set_xlabel(label)
         axis.grid(True, which="both", alpha=0.2)
         axis.legend()
-    axes[0].set_ylabel("forward + backward, ms an image")
+    axes[0].set_ylabel("forward + backward, ms per image")
     figure.tight_layout()
     figure.savefig(path, dpi=110)
 

@@ -1,7 +1,7 @@
-"""Timing for the benchmarks: contestants in turn, the best of many rounds, ratios in one run.
+"""Timing for the benchmarks: contestants take turns, and the best of many rounds counts.
 
-Machines are noisy: a minimum over interleaved rounds compares what the code costs when nothing else
-runs, and a slow moment hits every contestant alike.
+Machines are noisy. The minimum over many rounds is what the code costs when nothing else runs, and
+because contestants take turns, a slow moment hits all of them alike.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import torch
 def race(
     contestants: dict[str, Callable[[], object]], seconds: float = 1.0, rounds: int = 5
 ) -> dict[str, float]:
-    """Seconds per call of each contestant: the best of many, in ``rounds`` or more turns each.
+    """Seconds per call of each contestant: the best of many calls, in at least ``rounds`` turns each.
 
-    In its turn a contestant has the machine for 50 ms or more, because OpenMP threads of the one
-    before spin for some 10 ms after their work, on a core that the next one may need.
+    A turn lasts at least 50 ms, because the OpenMP threads of the contestant before it keep spinning
+    for about 10 ms, on a core that the next one may need.
     """
     repeats = {}
     for name, run in contestants.items():
@@ -50,6 +50,7 @@ def race(
 
 
 def machine() -> str:
+    """Versions and threads, for the first line of a result."""
     return (
         f"torch {torch.__version__}, {torch.get_num_threads()} threads, "
         f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"
@@ -69,6 +70,7 @@ def table(header: list[str], rows: list[list[str]]) -> str:
 
 
 def duration(seconds: float) -> str:
+    """Seconds with three digits, in the unit that suits them."""
     for unit, size in (("s", 1.0), ("ms", 1e-3)):
         if seconds >= size:
             return f"{seconds / size:.3g} {unit}"

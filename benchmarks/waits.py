@@ -1,8 +1,8 @@
-"""How often one forward and backward would make the host wait for an accelerator, with checks and without.
+"""Count how often a forward and backward would make the host wait for an accelerator.
 
-Nothing is timed, and no accelerator is needed: on CPU tensors, the path of accelerators (one piece, in
-the calling thread) is taken, and the operators are counted that bring values to Python. Those that
-torch.linalg.eigh and svd wait for inside, to see whether they converged, are not ours and not counted.
+Nothing is timed, and no accelerator is needed: CPU tensors take the path of accelerators (one piece, in
+the calling thread), and the operators that bring values to Python are counted, with checks and without.
+torch.linalg.eigh and svd also wait to see whether they converged; that is not counted.
 
     python benchmarks/waits.py --output runs/waits.json
     python scripts/record_reliability.py runs/waits.json docs/reliability.md
