@@ -194,9 +194,9 @@ def test_a_model_and_options_of_another_are_refused(tmp_path):
     model = create_model("patchnet", "exact", 4)
     path = tmp_path / "model.pt"
     save_checkpoint(model, path)
-    with pytest.raises(TypeError, match=r"pool would describe a network .*set_method\(model"):
+    with pytest.raises(TypeError, match=r"pool would describe a new network.*set_method\(model"):
         load_checkpoint(path, model, pool="svd-pade")
-    with pytest.raises(TypeError, match="norm would describe a network to make, but a model was g"):
+    with pytest.raises(TypeError, match="norm would describe a new network, but a model was g"):
         load_checkpoint(path, model, norm=False)
 
 

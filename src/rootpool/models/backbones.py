@@ -32,7 +32,7 @@ class Backbone(nn.Module):
     """A network without its head: images to ``(B, num_features, H, W)`` or ``(B, num_features, N)``.
 
     Args:
-        body: the network; its ``forward_features`` is called where it has one, as timm's models do.
+        body: the network; its ``forward_features`` is called if it has one, as timm's models do.
         num_features: channels of the map.
         layout: what the body returns; ``forward`` puts the channels second.
         input_size: ``(C, H, W)`` of the images it was made for.
@@ -59,12 +59,12 @@ class Backbone(nn.Module):
 
 
 def features_of(body: nn.Module) -> Callable[[Tensor], Tensor]:
-    """What is called for the feature map: ``forward_features`` where there is one."""
+    """The function that gives the feature map: ``forward_features`` if there is one."""
     return getattr(body, "forward_features", body)
 
 
 def refuse_missing(keys: Iterable[str], name: str) -> None:
-    """Raise for parameters that a file did not have; old files do not count batches."""
+    """Raise for parameters that a file lacks, except batch counts, which old files do not have."""
     missing = sorted(key for key in keys if not key.endswith("num_batches_tracked"))
     if missing:
         raise ValueError(f"the weights are not those of {name}: no {', '.join(missing)}")

@@ -30,11 +30,11 @@ def save_checkpoint(
     path: str | os.PathLike[str],
     metadata: Mapping[str, str] | None = None,
 ) -> None:
-    """Write a network to a file: safetensors if its name ends so, PyTorch's form otherwise.
+    """Write a network to a file: safetensors if the name ends in ``.safetensors``, else PyTorch's format.
 
-    The file says how the network was made, so that ``load_checkpoint(path)`` can make it again. A
-    network with a pooling module of your own has to be given to ``load_checkpoint``. The file appears
-    when it is complete.
+    The file says how the network was made, so that ``load_checkpoint(path)`` can make it again. If the
+    pooling is a module of your own, make the network yourself and pass it to ``load_checkpoint``. The
+    file only appears when it is complete.
 
     Args:
         model: the network.
@@ -64,19 +64,18 @@ def load_checkpoint(
         path: a safetensors or PyTorch file; the weights may be under ``state_dict``, and their names may
             begin with ``module.``.
         model: the network to load into; None makes the one that the file describes.
-        pool: the method of the network that is made; None for that of the file, or ``"exact"`` for
-            files that do not say. No weight depends on it. Not together with ``model``.
-        num_classes: for fine-tuning on other classes than those of the file: the last layer is
-            initialised anew if their numbers differ. None takes the file's.
-        options: of the network that is made, such as ``last_stride``, which files of three parts do
-            not tell: it is 1 for those that say ``mpncovresnet`` and otherwise 2. Not together with
-            ``model``.
+        pool: the method of the new network; None for the method in the file, or ``"exact"`` if the
+            file names none. No weight depends on it. Not together with ``model``.
+        num_classes: for fine-tuning on other classes: if the file has a different number, the last
+            layer starts with new random weights. None keeps the number in the file.
+        options: of the new network, such as ``last_stride``, which foreign files do not contain: it is
+            1 if they say ``mpncovresnet``, and 2 otherwise. Not together with ``model``.
     """
     if model is not None and (pool is not None or options):
         given = [*(["pool"] if pool is not None else []), *options]
         raise TypeError(
-            f"{', '.join(given)} would describe a network to make, but a model was given; change the "
-            "model itself, such as by rootpool.nn.set_method(model, method)"
+            f"{', '.join(given)} would describe a new network, but a model was given; change the "
+            "model itself, for example with rootpool.nn.set_method(model, method)"
         )
     tensors, rest = read_tensors(path)
     foreign = three_parts(tensors)
@@ -89,8 +88,8 @@ def load_checkpoint(
         tensors = our_names(parts, model)
     elif not any(key.startswith("backbone.") for key in tensors):
         raise ValueError(
-            f"{os.fspath(path)} is of no known form (backbone.*, features.*, layer4.*): it "
-            f"begins with {', '.join(list(tensors)[:5])}. Weights of a backbone alone: "
+            f"{os.fspath(path)} has no known format: expected names such as backbone.*, features.* or "
+            f"layer4.*, got {', '.join(list(tensors)[:5])}. For the weights of a backbone alone, use "
             "create_model(name, weights=path)"
         )
     elif model is None:
@@ -110,8 +109,8 @@ def _make(
     """Make the network that a file of ours describes."""
     if _SPEC not in rest:
         raise ValueError(
-            f"{os.fspath(path)} does not say how its network was made; make it yourself and give it: "
-            "load_checkpoint(path, model)"
+            f"{os.fspath(path)} does not say how its network was made; make the network yourself and "
+            "pass it: load_checkpoint(path, model)"
         )
     spec = ModelSpec.from_json(rest[_SPEC])
     make = functools.partial(
@@ -121,7 +120,7 @@ def _make(
         reduction=spec.reduction,
         **{**spec.options, **options},
     )
-    with torch.device("meta"):  # no memory yet: what a file says has to fit what it contains
+    with torch.device("meta"):  # without memory: first check that the description fits the weights
         check_fit(make(num_classes=spec.num_classes).state_dict(), tensors, os.fspath(path))
     return make(num_classes=num_classes or spec.num_classes)
 
@@ -129,14 +128,14 @@ def _make(
 def _load(
     model: PooledClassifier, tensors: dict[str, Tensor], path: str, num_classes: int | None
 ) -> None:
-    """Load all tensors and nothing else, except for a last layer that is initialised anew."""
+    """Load all tensors, except those of a last layer that starts with new weights."""
     expected = model.state_dict()
     last = _last_layer(expected)
     if last in tensors and tensors[last].shape[0] != model.num_classes:
         if num_classes != model.num_classes:
             raise ValueError(
-                f"{path} has {tensors[last].shape[0]} classes, the network {model.num_classes}; with "
-                f"num_classes={model.num_classes} the last layer is initialised anew"
+                f"{path} has {tensors[last].shape[0]} classes, but the network has {model.num_classes}; "
+                f"num_classes={model.num_classes} gives the last layer new weights"
             )
         for key in (last, last.removesuffix("weight") + "bias"):
             tensors[key] = expected[key]
@@ -145,8 +144,8 @@ def _load(
 
 
 def check_fit(expected: Mapping[str, Tensor], tensors: Mapping[str, Tensor], path: str) -> None:
-    """Raise unless names and shapes are the same, with a list of those that are not."""
-    # Files of torch before 0.4.1 do not count batches; load_state_dict knows that.
+    """Raise unless names and shapes are the same; the error lists those that are not."""
+    # Files from torch before 0.4.1 have no batch counts, which load_state_dict accepts.
     needed = {key for key in expected if not key.endswith("num_batches_tracked")}
     both = [key for key in tensors if key in expected]
     problems = {

@@ -1,4 +1,4 @@
-"""The classifier that all networks here are: a backbone, a pooling and a last layer."""
+"""The form of all networks here: a backbone, a pooling and a classifier."""
 
 from __future__ import annotations
 

@@ -55,9 +55,9 @@ def efficientnet_lite0(**options: Any) -> nn.Module:
     """timm's ``tf_efficientnet_lite0`` with ImageNet weights.
 
     Args:
-        options: of ``timm.create_model``: ``num_classes=0, global_pool=""`` leaves the feature maps of
-            the last layer, ``features_only=True`` gives those of several stages, and another number of
-            classes than 1000 a fresh classifier.
+        options: of ``timm.create_model``. ``num_classes=0, global_pool=""`` returns the feature maps of
+            the last layer, and ``features_only=True`` those of several stages. A number of classes
+            other than 1000 gives a new classifier.
     """
     source = {"state_dict": efficientnet_lite0_weights()}
     model: nn.Module = timm.create_model(
@@ -73,10 +73,10 @@ def _published() -> dict[str, Any]:
 
 
 def efficientnet_lite0_transform(image_size: int = 224, **options: Any) -> Any:
-    """Images to what the network was trained on: pixels x of 0 to 255 become ``x / 127.5 - 1``.
+    """The transform of the network's training: pixels x from 0 to 255 become ``x / 127.5 - 1``.
 
     Args:
-        image_size: of the square crop.
+        image_size: side of the square crop.
         options: of ``timm.data.create_transform``: ``crop_pct``, ``is_training``, ...
     """
     config = resolve_data_config({"img_size": image_size}, pretrained_cfg=_published())

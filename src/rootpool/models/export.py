@@ -1,4 +1,4 @@
-"""Programs of networks that run elsewhere: ``torch.export`` and ONNX."""
+"""Export networks with ``torch.export`` and to ONNX."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def export_program(
 ) -> torch.export.ExportedProgram:
     """The network as a ``torch.export`` program of torch's own operators, for any batch size.
 
-    Of the covariance methods, those made of matrix products can be exported: ``"isqrt-cov"``,
-    ``"covariance"``, ``"signed-sqrt"``. A network that was trained with another one changes first:
-    ``model.pool.method = ISqrtCov(iterations=10)`` is close to the exact root.
+    Only methods that consist of matrix products can be exported: ``"isqrt-cov"``, ``"covariance"``,
+    ``"signed-sqrt"``. If the network was trained with another method, set
+    ``model.pool.method = ISqrtCov(iterations=10)`` first, which is close to the exact root.
 
     Args:
         model: the network, in evaluation mode.
-        images: an example of the input; None for the size that the backbone was made for.
+        images: an example of the input; None for images of the size that the backbone expects.
 
     >>> from rootpool.models import create_model
     >>> model = create_model("patchnet", "isqrt-cov", 18).eval()

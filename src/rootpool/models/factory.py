@@ -1,4 +1,4 @@
-"""One call for a network with covariance pooling on any backbone."""
+"""Make a network with covariance pooling on any backbone, in one call."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from .torchvision_backbones import TORCHVISION_PREFIX, torchvision_backbone, tor
 
 __all__ = ["create_model", "names"]
 
-# Wider maps are reduced to this before their covariance is taken: 2048 channels, as of a ResNet-50,
-# would make 2 million features and a last layer of 2 billion weights.
+# Wider maps are reduced to this many channels before the covariance: the 2048 channels of a ResNet-50
+# would give 2 million features, and a last layer of 2 billion weights.
 REDUCTION = 256
 
 
 def names(pattern: str = "*") -> list[str]:
     """Names that ``create_model`` knows and that match a pattern: ours, torchvision's, timm's.
 
-    A few of timm's models have no single feature map and are refused with the reason.
+    A few of timm's models have no single feature map; ``create_model`` refuses them and says why.
 
     >>> names("p*")[:4]
     ['paper/alexnet', 'paper/resnet50', 'paper/resnet101', 'patchnet']
@@ -57,11 +57,11 @@ def create_model(
         name: a name in ``PRESETS``, a torchvision classifier such as ``"torchvision/alexnet"``, or a
             timm model; :func:`names` lists them.
         pool: a name in ``METHODS``, a method with its parameters, ``"gap"``, or any module that
-            maps a feature map to ``(B, out_features)`` and has ``out_features``. ``"gap"`` gives the
-            vanilla head: average pooling without reduction, for ``paper/alexnet`` AlexNet's own.
+            maps a feature map to ``(B, out_features)`` and has ``out_features``. ``"gap"`` is average
+            pooling without reduction, or AlexNet's own pooling for ``paper/alexnet``.
         num_classes: outputs.
-        reduction: channels after a 1x1 convolution before the covariance; 0 for no reduction. None is
-            what the preset says, and otherwise 256 for wider backbones, as in the paper; none for gap.
+        reduction: channels after a 1x1 convolution before the covariance; 0 for no reduction. None
+            stands for the preset's, or for 256 if the backbone is wider, as in the paper (not for gap).
         compute_dtype: the precision of covariance and normalisation, for pools given by name.
         pretrained: ImageNet weights for the backbone, fetched by timm or torchvision.
         weights: instead of those, torchvision's weights by name (such as ``"IMAGENET1K_V1"``), or the
@@ -100,7 +100,7 @@ def _pool(
     if isinstance(pool, nn.Module):
         if reduction is not None:
             raise ValueError(
-                "reduction belongs to pools given by name; give it to the module itself"
+                "reduction is for pools given by name; set it in the module itself"
             )
         if not isinstance(getattr(pool, "out_features", None), int):
             raise TypeError(f"a pool needs out_features, the width of its output; got {pool}")
@@ -112,7 +112,7 @@ def _pool(
     vanilla = pool == "gap"
     if vanilla and parts.vanilla is not None:
         if reduction:
-            raise ValueError("the vanilla head of this preset has no reduction; leave it out")
+            raise ValueError("the original pooling of this network has no reduction; leave it out")
         return parts.vanilla
     if reduction is None and not vanilla and default is not None and channels > default:
         reduction = default
@@ -140,6 +140,6 @@ def _parts(name: str, pretrained: bool, weights: Any, options: Mapping[str, Any]
         return Parts(torchvision_backbone(name, weights=weights, tensors=tensors, **options))
     if weights is not None:
         raise FileNotFoundError(
-            f"there is no file {weights!r}; timm's own weights: pretrained=True"
+            f"there is no file {weights!r}; for timm's own weights use pretrained=True"
         )
     return Parts(timm_backbone(name, pretrained=pretrained, tensors=tensors, **options))

@@ -1,10 +1,11 @@
-"""Checkpoints of the paper's repository and of fast-MPN-COV: their names, and the networks behind them.
+"""Checkpoints of the paper's repository and of fast-MPN-COV: their names, and the networks they belong to.
 
-Both train three parts: ``features`` (a sequence of the backbone's children), ``representation`` (with
-the 1x1 reduction as ``conv_dr_block``) and ``classifier``. The published ``mpncovresnet`` files are
-flat: torchvision's names and ``layer_reduce``, ``layer_reduce_bn`` and ``fc``; as the features of a
-three-part network, that network has its reduction as children 8 and 9. All of them give the classifier
-the upper triangle in row-major order, as we do, whatever the meta-layer.
+Both train networks of three parts: ``features`` (a sequence of the backbone's children),
+``representation`` (with the 1x1 reduction as ``conv_dr_block``) and ``classifier``. The published
+``mpncovresnet`` files are flat instead: they have torchvision's names, and ``layer_reduce``,
+``layer_reduce_bn`` and ``fc``. Where such a network is the ``features`` of a three-part one, its
+reduction is children 8 and 9. Like ours, all of them give the classifier the upper triangle in row-major
+order.
 """
 
 from __future__ import annotations
@@ -48,9 +49,9 @@ _RESNETS = {(3, 4, 6, 3): "paper/resnet50", (3, 4, 23, 3): "paper/resnet101"}
 def three_parts(tensors: Tensors) -> tuple[dict[str, Tensor], bool] | None:
     """Tensors of a foreign file under the names of the three parts; None if it is not such a file.
 
-    Also whether the reduction stood among the layers of the network, as in ``mpncovresnet``.
+    The second value says whether the reduction is one of the features, as in ``mpncovresnet``.
     """
-    # DataParallel is around the features alone in files of one process.
+    # Files written by one process have DataParallel around the features alone.
     parts = {re.sub(r"\bmodule\.", "", key): value for key, value in tensors.items()}
     if any(key.startswith("layer4.") for key in parts):
         parts = {_flat_to_parts(key): value for key, value in parts.items()}
@@ -69,7 +70,7 @@ def _flat_to_parts(key: str) -> str:
 
 
 def our_names(parts: Tensors, model: PooledClassifier) -> dict[str, Tensor]:
-    """The three parts under the names of our network: children of the features by their order."""
+    """The three parts under the names of our network; the children of the features match by order."""
     layers: Any = getattr(model.backbone, "body", model.backbone)
     path = "backbone.body."
     if [name for name, _ in layers.named_children()] == ["features"]:  # torchvision's AlexNet, VGG
@@ -97,9 +98,9 @@ def build_network(
     mpncovresnet: bool,
     **options: Any,
 ) -> PooledClassifier:
-    """The network that the three parts are of, with fresh weights.
+    """A network for the weights in the three parts, which are not loaded yet.
 
-    Shapes tell all but the stride of a ResNet's last stage, which is 1 in ``mpncovresnet``.
+    It follows from the shapes, except the stride of a ResNet's last stage, which is 1 in ``mpncovresnet``.
     """
     stages = tuple(_blocks(parts, f"features.{k}.") for k in (4, 5, 6, 7))
     if stages in _RESNETS and "features.4.0.conv3.weight" in parts:
@@ -110,8 +111,8 @@ def build_network(
         defaults = {"norm": "features.1.running_mean" in parts}
     else:
         raise ValueError(
-            "this is a network of three parts, but not an AlexNet, ResNet-50 or ResNet-101; make the "
-            "network yourself and give it: load_checkpoint(path, model)"
+            "the file has three parts, but is not an AlexNet, ResNet-50 or ResNet-101; make the "
+            "network yourself and pass it: load_checkpoint(path, model)"
         )
     pool, reduction = _pool(parts, channels, method)
     classes = num_classes or _classifier(parts)[-1].shape[0]
@@ -119,7 +120,7 @@ def build_network(
 
 
 def _blocks(parts: Tensors, stage: str) -> int:
-    """How many blocks a stage has: one more than the largest index after its name."""
+    """Number of blocks of a stage: one more than the largest index after its name."""
     found = [re.match(rf"{re.escape(stage)}(\d+)\.", key) for key in parts]
     return max((int(match[1]) + 1 for match in found if match), default=0)
 

@@ -1,4 +1,4 @@
-"""Networks that stay as they are."""
+"""Networks that do not train."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Frozen"]
 
 
 class Frozen(nn.Module):
-    """A network that stays as it is: no gradient, and evaluation mode even while the rest trains.
+    """A network that does not train: no gradient, and always in evaluation mode.
 
     >>> model = nn.Sequential(Frozen(nn.BatchNorm2d(3)), nn.Conv2d(3, 4, 1)).train()
     >>> [name for name, parameter in model.named_parameters() if parameter.requires_grad]

@@ -17,17 +17,17 @@ def parameter_groups(
 ) -> list[dict[str, Any]]:
     """Groups for an optimizer: backbone and pooling with one learning rate, classifier with another.
 
-    The defaults are those of the paper's fine-grained experiments: 6e-3 for the fully connected layer
-    and 1.2e-3 for the other layers, the reduction among them, because it comes trained with the
-    checkpoint. Where the reduction is new, ``pool_lr`` gives it a rate of its own.
+    The defaults are the paper's for fine-grained data: 6e-3 for the last layer and 1.2e-3 for all others.
+    These include the reduction, because the checkpoint has a trained one. If yours is new, give it its
+    own rate with ``pool_lr``.
 
-    Frozen parameters are left out, and groups without parameters.
+    Frozen parameters and empty groups are left out.
 
     Args:
         model: the network.
         lr: rate of the classifier.
         backbone_lr: rate of the backbone.
-        pool_lr: rate of the pooling's parameters (the reduction); None for that of the backbone.
+        pool_lr: rate of the pooling's parameters (the reduction); None for the rate of the backbone.
 
     >>> import torch
     >>> from rootpool.models import create_model

@@ -17,10 +17,10 @@ __all__ = ["PRESETS", "FlatPool", "Parts", "Preset"]
 
 @dataclass(frozen=True)
 class Parts:
-    """What a preset is put together from.
+    """The parts of a network.
 
-    ``classifier(in_features, num_classes)`` makes the last layers; ``vanilla`` is the pooling of the
-    original network where that is not global average pooling.
+    ``classifier(in_features, num_classes)`` makes the last layers. ``vanilla`` is the pooling of the
+    original network if that is not global average pooling.
     """
 
     backbone: Backbone
@@ -32,7 +32,7 @@ class Parts:
 class Preset:
     """A network by name: ``build(weights, tensors, **options)`` gives its parts.
 
-    ``reduction`` is the number of channels that covariance pooling sees, None for those of the map.
+    ``reduction`` is the number of channels after the reduction; None for no reduction.
     """
 
     build: Callable[..., Parts]
@@ -46,7 +46,7 @@ class Preset:
 
 
 class FlatPool(nn.Sequential):
-    """AlexNet's own head: positions side by side, ``(B, channels * size * size)``."""
+    """AlexNet's own pooling: ``size * size`` positions of all channels, in one vector."""
 
     def __init__(self, channels: int, size: int) -> None:
         super().__init__(nn.MaxPool2d(3, stride=2), nn.AdaptiveAvgPool2d(size), nn.Flatten())
@@ -56,16 +56,16 @@ class FlatPool(nn.Sequential):
 def _alexnet(weights: Any, tensors: Mapping[str, Tensor] | None, *, norm: bool = True) -> Parts:
     """AlexNet without its last max pooling: 256 channels at 13 x 13 positions for 224 pixels.
 
-    The classifier has AlexNet's three layers, the first as wide as the pooling gives (32896). With
-    ``pool="gap"`` it is the original: max pooling to 6 x 6, flattened (9216).
+    The classifier has AlexNet's three layers; the first takes the 32896 features of the pooling. With
+    ``pool="gap"`` it is the original network: max pooling to 6 x 6, flattened to 9216 features.
 
-    The paper has no reduction here; the scripts of both repositories put a 1x1 convolution 256 -> 256
-    before the covariance all the same, when they train from scratch: ``reduction=256``.
+    The paper has no reduction here. The scripts of both repositories still put a 1x1 convolution from 256
+    to 256 channels before the covariance when they train from scratch; ``reduction=256`` does that.
 
     Args:
-        norm: True for the form of the paper's repository, with batch norm after each convolution and no
-            dropout; False for torchvision's, without batch norm and with dropout, which the
-            earlier repository has and ImageNet weights exist for.
+        norm: True for the network of the paper's repository, with batch norm after each convolution and
+            no dropout. False for torchvision's, without batch norm and with dropout, which
+            fast-MPN-COV uses and which has ImageNet weights.
     """
     if norm and (weights is not None or tensors is not None):
         raise ValueError(
@@ -113,10 +113,10 @@ def _resnet(name: str) -> Callable[..., Parts]:
         With ``pool="gap"`` it is the original network, without reduction.
 
         Args:
-            last_stride: stride of the last stage. 2 gives 7 x 7 positions at 224 pixels: torchvision's
-                network, which the scripts of the paper's repository train. 1 gives 14 x 14: the network
-                of Li et al. (2018) and of the ``mpncovresnet`` in both repositories. The paper does not
-                say; the weights have the same shapes.
+            last_stride: stride of the last stage. 2 gives 7 x 7 positions at 224 pixels, as in
+                torchvision's network, which the scripts of the paper's repository train. 1 gives 14 x 14,
+                as in Li et al. (2018) and in the ``mpncovresnet`` of both repositories. The paper does
+                not say which it uses, and the weights have the same shapes.
         """
         if last_stride not in (1, 2):
             raise ValueError(
@@ -136,8 +136,8 @@ def _patchnet(weights: Any, tensors: Mapping[str, Tensor] | None, *, norm: bool 
     """Three convolutions for grey 28 x 28 patches: 64 channels at 7 x 7 positions, so N < d.
 
     Args:
-        norm: batch norm after each convolution. Without it, the gradient of a batch is the mean of
-            those of its halves, which distributed training can be tested by.
+        norm: batch norm after each convolution. Without it, the gradient of a batch is the mean of the
+            gradients of its halves, which tests of distributed training rely on.
     """
     if weights is not None or tensors is not None:
         raise ValueError("patchnet has no ImageNet weights")

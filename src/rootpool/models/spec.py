@@ -1,4 +1,4 @@
-"""How a network was made, as a value that a file can carry."""
+"""How a network was made, as a value that is saved with its weights."""
 
 from __future__ import annotations
 

@@ -19,16 +19,16 @@ __all__ = ["Stages"]
 class Stages(nn.Module):
     """The feature maps that named modules of a network give, as a dictionary.
 
-    What no stage needs is cut off, parameters included; the rest is shared with ``network``. Maps
-    with channels last (Swin) are transposed. For stages by number, a network that
-    ``timm.create_model(name, features_only=True)`` makes returns a list of maps, which
-    :class:`rootpool.nn.BranchPool` takes just as well.
+    Layers that no stage needs are left out; the others are shared with ``network``. Maps with channels
+    last (Swin) are transposed. To choose stages by number, use
+    ``timm.create_model(name, features_only=True)``, which returns a list of maps;
+    :class:`rootpool.nn.BranchPool` accepts that too.
 
     Args:
         network: any network that ``torch.fx`` can trace: nearly all of timm and torchvision.
-        stages: names of modules as in ``network.named_modules()``, or ``"last"`` for what the network
-            returns; make it with ``num_classes=0, global_pool=""`` to have that a feature map.
-        image_size: of the trial image that finds the number of channels.
+        stages: names of modules as in ``network.named_modules()``, or ``"last"`` for the output of the
+            network, which is a feature map if it was made with ``num_classes=0, global_pool=""``.
+        image_size: size of the trial image that is used to find the number of channels.
 
     Shape:
         ``(B, 3, H, W)`` to a dictionary of ``(B, channels[stage], H_stage, W_stage)``.
@@ -116,7 +116,7 @@ def _extract(network: nn.Module, stages: tuple[str, ...]) -> nn.Module:
 
 
 def _keep_apart(graph: fx.Graph) -> None:
-    """Copy the maps: an activation that works in place comes after many modules."""
+    """Copy the maps, because many modules are followed by an activation that works in place."""
     output = next(node for node in reversed(graph.nodes) if node.op == "output")
     maps = {}
     for stage, node in output.args[0].items():

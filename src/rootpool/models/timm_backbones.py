@@ -23,10 +23,11 @@ def timm_backbone(
     tensors: Mapping[str, Tensor] | None = None,
     **options: Any,
 ) -> Backbone:
-    """A timm model by its name: what its ``forward_features`` returns, before its own pooling.
+    """A timm model by its name, up to the feature map that ``forward_features`` returns.
 
-    What only the head used (a convolution after the pooling, hidden layers) is left out, so that every
-    parameter gets a gradient. Tokens of transformers are positions; class and register tokens are not.
+    Layers that only the head uses (a convolution after the pooling, hidden layers) are left out, so that
+    every parameter gets a gradient. The tokens of a transformer are its positions, without class and
+    register tokens.
 
     Args:
         name: a name that ``timm.list_models`` knows, with or without the tag of its weights.
@@ -45,15 +46,15 @@ def timm_backbone(
             num_features, layout, unused = _inspect(sketch, name, size)
         except (RuntimeError, NotImplementedError) as error:
             raise ValueError(
-                f"{name} cannot be inspected without data ({error}); choose another model, or put "
-                "PooledClassifier together yourself"
+                f"{name} cannot be inspected without data ({error}); choose another model, or make a "
+                "PooledClassifier yourself"
             ) from error
     if tensors is not None:
         options["pretrained_cfg_overlay"] = {"state_dict": dict(tensors)}
     body = _create_timm(name, options, pretrained=pretrained or tensors is not None)
     _drop_unused(body, unused)
     if tensors is not None:
-        # timm only logs what is missing. It may rename, so that values count where names differ.
+        # timm only logs what is missing. It may also rename, so look for the values too.
         state = body.state_dict()
         missing = {key for key in state.keys() - tensors.keys() if not _holds(tensors, state[key])}
         refuse_missing(missing, name)
@@ -65,7 +66,7 @@ def _create_timm(name: str, options: Mapping[str, Any], pretrained: bool = False
         return timm.create_model(
             name, pretrained=pretrained, num_classes=0, global_pool="", **options
         )
-    except AssertionError:  # some models cannot do without a pooling, which we do not call
+    except AssertionError:  # some models insist on a pooling; we do not call it
         return timm.create_model(name, pretrained=pretrained, num_classes=0, **options)
 
 
@@ -103,7 +104,7 @@ def _inspect(
 
 
 def _layout(body: nn.Module, name: str, shape: tuple[int, ...]) -> Layout:
-    """The layout of a map, by what timm says of the model and by which axis has the channels."""
+    """The layout of a map, from what timm says about the model and from the axis with the channels."""
     channels = body.num_features
     if len(shape) == 3 and shape[-1] == channels:
         prefix = getattr(body, "num_prefix_tokens", None)

@@ -16,14 +16,14 @@ from .backbones import Backbone, refuse_missing
 __all__ = ["TORCHVISION_PREFIX", "torchvision_backbone", "torchvision_names"]
 
 TORCHVISION_PREFIX = "torchvision/"
-# The children that come after the last feature map, or beside it.
+# The children that are not needed for the last feature map.
 _HEADS = frozenset({"avgpool", "classifier", "fc", "head", "flatten"})
-# More than a chain of layers: tokens, auxiliary classifiers, input that is transformed, nested lists.
+# Not a plain sequence of layers: tokens, auxiliary classifiers, transformed input, nested lists.
 _NO_CHAIN = ("vit_", "inception_v3", "googlenet", "maxvit_t")
 
 
 def torchvision_names() -> list[str]:
-    """Names of torchvision's classifiers that are chains of layers, with our prefix.
+    """Names of torchvision's classifiers that are plain sequences of layers, with our prefix.
 
     >>> "torchvision/alexnet" in torchvision_names()
     True
@@ -44,8 +44,8 @@ def torchvision_backbone(
 ) -> Backbone:
     """A torchvision classifier by its name, with or without ``torchvision/``, cut before its pooling.
 
-    AlexNet and VGG also lose their last max pooling, which would throw away three positions of four:
-    13 x 13 and 14 x 14 of them are left at 224 pixels, as in the earlier code of this line.
+    AlexNet and VGG also lose their last max pooling, which would drop three of four positions. At 224
+    pixels that leaves 13 x 13 and 14 x 14 positions, as in fast-MPN-COV.
 
     Args:
         name: such as ``"torchvision/alexnet"``.
