@@ -55,7 +55,7 @@ def test_a_pooling_of_ones_own_has_to_be_given(tmp_path):
     model = create_model("patchnet", CovariancePool(64, reduction=4), 5)
     path = tmp_path / "own.pt"
     save_checkpoint(model, path)
-    with pytest.raises(ValueError, match="does not say how its network was made; make it yourself"):
+    with pytest.raises(ValueError, match="does not say how its network was made; make the network"):
         load_checkpoint(path)
     other = create_model("patchnet", CovariancePool(64, reduction=4), 5)
     load_checkpoint(path, other)

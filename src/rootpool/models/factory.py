@@ -99,9 +99,7 @@ def _pool(
     channels = parts.backbone.num_features
     if isinstance(pool, nn.Module):
         if reduction is not None:
-            raise ValueError(
-                "reduction is for pools given by name; set it in the module itself"
-            )
+            raise ValueError("reduction is for pools given by name; set it in the module itself")
         if not isinstance(getattr(pool, "out_features", None), int):
             raise TypeError(f"a pool needs out_features, the width of its output; got {pool}")
         if getattr(pool, "in_channels", channels) != channels:

@@ -24,7 +24,7 @@ __all__ = ["STATEMENT", "exact_gradient", "root_gradient_in_50_digits"]
 
 
 def exact_gradient(exponents: Sequence[int] = (0, -2, -4, -6, -8, -10, -12, -14)) -> Finding:
-    """Error of the gradient of a matrix root by the gap of two eigenvalues, against 50 digits."""
+    """Error of the gradient of a matrix root by the gap of two eigenvalues, compared with 50 digits."""
     records: list[Record] = []
     for gap, dtype in itertools.product(
         [*(10.0**e for e in exponents), 0.0], (torch.float64, torch.float32)
@@ -49,10 +49,10 @@ def exact_gradient(exponents: Sequence[int] = (0, -2, -4, -6, -8, -10, -12, -14)
     return Finding(
         records,
         ours["float64"] < 1e-14 and ours["float32"] < 1e-5 and coefficients <= 1,
-        f"At gaps from 1 to 0 our gradient is right to {ours['float64']:.0e} in float64 and to "
-        f"{ours['float32']:.0e} in float32. Through the eigenvectors the error in float64 grows to "
+        f"At gaps from 1 to 0, our gradient is right to {ours['float64']:.0e} in float64 and to "
+        f"{ours['float32']:.0e} in float32. Through the eigenvectors, the error in float64 grows to "
         f"{max(e for e in native if math.isfinite(e)):.0e} as the gap closes, and at a tie it is "
-        f"{native[-1]:.0e}. No coefficient to the features exceeds {coefficients:.2f}.",
+        f"{native[-1]:.0e}. No coefficient exceeds {coefficients:.2f} with respect to the features.",
         {"size": 3},
     )
 
@@ -69,7 +69,7 @@ _ROOTS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def _with_gap(gap: float) -> Tensor:
-    """A symmetric matrix with eigenvalues 1, 1 + gap and 3; diagonal for a tie that rounding keeps."""
+    """A symmetric matrix with eigenvalues 1, 1 + gap and 3; diagonal if the gap is 0, to keep it exact."""
     lam = torch.tensor([1.0, 1.0 + gap, 3.0], dtype=torch.float64)
     U = orthogonal(3) if gap else torch.eye(3, dtype=torch.float64)
     A = (U * lam) @ U.mT
@@ -77,7 +77,7 @@ def _with_gap(gap: float) -> Tensor:
 
 
 def root_gradient_in_50_digits(A: Tensor, G: Tensor) -> Tensor:
-    """Y of ``Q Y + Y Q = (G + G^T) / 2`` with ``Q = A^(1/2)``: the gradient, without eigenvectors."""
+    """The gradient without eigenvectors: Y with ``Q Y + Y Q = (G + G^T) / 2`` and ``Q = A^(1/2)``."""
     import mpmath  # type: ignore[import-untyped]
 
     n = len(A)
@@ -120,15 +120,15 @@ STATEMENT = Statement(
     "exact-gradient",
     title="The gradient of a matrix root needs no kernel",
     text=(
-        "Put together, (√λ_i − √λ_j) / (λ_i − λ_j) is 1 / (√λ_i + √λ_j): nothing is subtracted, "
-        "and nothing is infinite as long as one of the two is positive. With respect to the "
-        "features the coefficients are s_j / (s_i + s_j) with the singular values s of the "
-        "centred features, numbers between zero and one. There is nothing to cut off, expand or "
-        "approximate. This is the method ‘exact’, the default of rootpool.",
+        "The quotient (√λ_i − √λ_j) / (λ_i − λ_j) equals 1 / (√λ_i + √λ_j). Nothing is subtracted, and "
+        "nothing is infinite as long as one of the two is positive. With respect to the features, the "
+        "coefficients are s_j / (s_i + s_j), where s are the singular values of the centred features. "
+        "These are numbers between zero and one, so there is nothing to bound, expand or approximate. "
+        "This is the method ‘exact’, the default of rootpool.",
     ),
     claim="The gradient of a matrix root needs no 1 / (lambda_i - lambda_j): its coefficients are "
     "1 / (s_i + s_j), and with respect to the features s_j / (s_i + s_j), between 0 and 1.",
-    caption="Error of the gradient of a root, against 50 digits, as two eigenvalues approach each other.",
+    caption="Error of the gradient of a root as two eigenvalues approach each other (reference: 50 digits).",
     compute=exact_gradient,
     draw=draw,
 )

@@ -1,4 +1,4 @@
-"""Features with spectra of several kinds, and the exact gradient of the root to them."""
+"""Features with spectra of several kinds, and the exact gradient of the root with respect to them."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def feature_maps() -> dict[str, Tensor]:
 
 
 def feature_gradient(X: Tensor, G: Tensor) -> tuple[Tensor, float]:
-    r"""The exact gradient of the root to features ``(C, N)``, and the largest coefficient in it.
+    r"""The exact gradient of the root with respect to features ``(C, N)``, and its largest coefficient.
 
     .. math:: \frac{\partial l}{\partial A} =
         \left[ U (M \circ H) + (I - U U^T) (G + G^T) U \right] V^T, \quad H_{ij} = \frac{s_j}{s_i + s_j}
 
-    by the singular value decomposition of the centred features, without the values at round-off.
+    from the singular value decomposition of the centred features, without values that are rounding errors.
     """
     A = (X - X.mean(1, keepdim=True)) / math.sqrt(X.shape[1])
     U, s, Vh = torch.linalg.svd(A, full_matrices=False)

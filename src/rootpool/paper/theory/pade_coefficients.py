@@ -1,4 +1,4 @@
-"""Solved for in floating point, the coefficients of a Padé approximant are rounding noise."""
+"""In floating point, the coefficients of a Padé approximant are rounding noise."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["STATEMENT", "pade_coefficients_by_precision"]
 
 
 def pade_coefficients_by_precision(digits: Sequence[int] = (15, 20, 30, 50)) -> Finding:
-    """Solved for in floating point, the coefficients of degree 100 are rounding errors."""
+    """The coefficients of degree 100, computed with several numbers of digits."""
     records: list[Record] = []
     for precision in digits:
         p, q = pade_coefficients(100, precision)
@@ -41,9 +41,9 @@ def pade_coefficients_by_precision(digits: Sequence[int] = (15, 20, 30, 50)) -> 
     return Finding(
         records,
         max(first) - min(first) > 0.1 and worst < 1e-6,
-        f"p_1 comes out as {', '.join(f'{p:.2f}' for p in first)} with "
-        f"{', '.join(map(str, digits))} digits, while the quotient at 0.999 stays within {worst:.0e} "
-        f"of 1000. Rounded to float64, the value at 1 is {', '.join(f'{v:.1e}' for v in ends)}.",
+        f"With {', '.join(map(str, digits))} digits, p_1 is {', '.join(f'{p:.2f}' for p in first)}, "
+        f"while the quotient at 0.999 stays within {worst:.0e} of 1000. With the coefficients rounded to "
+        f"float64, the quotient at 1 is {', '.join(f'{v:.1e}' for v in ends)}.",
         {"degree": 100},
     )
 
@@ -58,7 +58,7 @@ def draw(result: Result, width: float) -> Figure:
         (handles[name],) = axes.plot(
             digits, numbers(result.records, key), look.marker, color=look.colour, markersize=7
         )
-    axes.set_ylabel("value that comes out")
+    axes.set_ylabel("computed value")
     below(figure, "decimal digits of the linear solve")
     legend(figure, handles, width)
     return figure
@@ -66,17 +66,17 @@ def draw(result: Result, width: float) -> Figure:
 
 STATEMENT = Statement(
     "pade-coefficients",
-    title="Solved in floating point, the coefficients are rounding noise",
+    title="In floating point, the coefficients are rounding noise",
     text=(
-        "A computer solves that singular system all the same, because rounding makes it look "
-        "regular. The coefficients that come out depend on the digits it computes with. Their "
-        "quotient is still 1/(1 − x), up to rounding, but at x = 1, where two eigenvalues are "
-        "equal, above and below are both noise, and the value has arbitrary size and sign. A "
-        "well-posed SVD-Pade is therefore 1 / (λ_i − λ_j) itself with a stated value at ties, "
-        "which is what rootpool has under that name.",
+        "In floating point a computer can still solve that singular system, because rounding errors "
+        "make it look regular. The coefficients then depend on how many digits it computes with. Their "
+        "quotient is still 1/(1 − x), up to rounding. But at x = 1, where two eigenvalues are equal, "
+        "numerator and denominator are both noise, and the quotient has any size and sign. A well-posed "
+        "SVD-Pade is therefore 1 / (λ_i − λ_j) itself, with a stated value at ties. That is what "
+        "rootpool computes under this name.",
     ),
-    claim="The coefficients that a linear solve returns are arbitrary and change with the precision; "
-    "only their quotient means something, and at a tie not even that.",
+    claim="The coefficients from a linear solver are arbitrary and change with the precision. Only their "
+    "quotient has a meaning, and at a tie it has none either.",
     caption="Three coefficients of the approximant of degree 100, by the precision of the solver.",
     compute=pade_coefficients_by_precision,
     draw=draw,

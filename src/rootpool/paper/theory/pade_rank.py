@@ -64,12 +64,13 @@ STATEMENT = Statement(
     "pade-rank",
     title="Padé approximants of 1/(1 − x) are 1/(1 − x)",
     text=(
-        "A Padé approximant is the quotient of two polynomials whose series agrees with that of a "
-        "function as far as possible. Its coefficients solve a linear system made of the "
-        "coefficients of the series. The series of 1/(1 − x) is 1 + x + x² + …: every coefficient "
-        "is one, so every row of the system reads the same. One equation is left for all "
-        "unknowns. That is no accident: the function is itself a quotient of polynomials, and all "
-        "those solutions are it, with a common factor above and below.",
+        "A Padé approximant of a function is a quotient of two polynomials whose power series agrees "
+        "with that of the function for as many terms as possible. Its coefficients solve a linear "
+        "system, which is made of the coefficients of the series. The series of 1/(1 − x) is "
+        "1 + x + x² + …: all coefficients are one, so all rows of the system are the same, and a single "
+        "equation is left for all unknowns. There is a reason for this. The function is a quotient of "
+        "polynomials itself, and every solution of the system is that quotient again, with a common "
+        "factor in numerator and denominator.",
     ),
     claim="1/(1 - x) is rational, so each of its Pade approximants is 1/(1 - x) itself, and the linear "
     "system for the coefficients is singular: its matrix is all ones.",

@@ -23,7 +23,7 @@ FLOAT64 = 2.0**-52
 
 
 def power_iteration_is_taylor(iterations: Sequence[int] = (1, 5, 20, 100)) -> Finding:
-    """Gradients through K steps of power iteration, by autograd, against the series."""
+    """Gradients through K steps of power iteration, by autograd, compared with the series."""
     spectrum = torch.tensor([4.0, 3.9, 2.0, 1.0, 0.5, 0.1], dtype=torch.float64)
     records: list[Record] = []
     for which in range(3):
@@ -50,7 +50,7 @@ def power_iteration_is_taylor(iterations: Sequence[int] = (1, 5, 20, 100)) -> Fi
 
 
 def _difference(spectrum: torch.Tensor, which: int, K: int) -> float:
-    """Between autograd and series, in the directions of the later (smaller) eigenvectors."""
+    """Difference of autograd and series, in the directions of the later (smaller) eigenvectors."""
     n = len(spectrum)
     U, g = orthogonal(n), normal(n, seed=1)
     later = torch.arange(n) > which
@@ -86,15 +86,15 @@ def draw(result: Result, width: float) -> Figure:
 
 STATEMENT = Statement(
     "power-iteration-is-taylor",
-    title="Power iteration sends back the Taylor polynomial",
+    title="The gradient of power iteration is a Taylor polynomial",
     text=(
-        "Differentiating K steps of power iteration that start at the exact eigenvector sums the "
-        "same geometric series as the Taylor polynomial of the kernel with K terms: 1 + x + … to "
-        "the power K − 1, for x = λ_j / λ_i. The two remedies are one; what differs is only how "
-        "many terms each is usually given.",
+        "Start power iteration at the exact eigenvector, and differentiate K steps of it. The result is "
+        "the kernel with 1/(1 − x) replaced by the first K terms of its series, 1 + x + … + x^(K − 1), "
+        "for x = λ_j / λ_i. That is the Taylor polynomial of the kernel. So these two remedies are the "
+        "same, except for the number of terms that is usual for each.",
     ),
-    claim="K steps of power iteration, started at the exact eigenvector and deflated, send back the "
-    "Taylor series of the kernel with K terms.",
+    claim="The gradient through K steps of power iteration, started at the exact eigenvector and deflated, "
+    "is that of the Taylor series of the kernel with K terms.",
     caption="Relative difference between the gradient through power iteration and the series.",
     compute=power_iteration_is_taylor,
     draw=draw,

@@ -1,4 +1,4 @@
-"""Power iteration converges by the ratio of the first two eigenvalues."""
+"""How fast power iteration converges depends on the ratio of the first two eigenvalues."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def power_iteration_rate(
     return Finding(
         records,
         all(abs(rate - ratio) < 0.01 for ratio, rate in rates.items()) and stuck > 0.5,
-        f"A step multiplies the error by {measured}, where it ends at {stuck:.2f}.",
+        f"Each step multiplies the error by {measured}. With equal eigenvalues it ends at {stuck:.2f}.",
         {"channels": 8, "iterations": iterations},
     )
 
@@ -58,7 +58,10 @@ def _errors_of_power_iteration(ratio: float, iterations: int) -> list[float]:
 
 
 def _factor_per_step(errors: Sequence[float]) -> float:
-    """Over the later half of the steps that are above rounding: the first ones mix all eigenvalues."""
+    """Factor of the error per step, over the later half of the steps before rounding takes over.
+
+    The first steps mix all eigenvalues.
+    """
     above = [e for e in errors if e > 1e-11]
     half = len(above) // 2
     return (above[-1] / above[half]) ** (1 / (len(above) - 1 - half))
@@ -83,13 +86,13 @@ def draw(result: Result, width: float) -> Figure:
 
 STATEMENT = Statement(
     "power-iteration-rate",
-    title="Power iteration is as slow as λ₂/λ₁ is close to one",
+    title="Power iteration is slow when λ₂/λ₁ is close to one",
     text=(
-        "Power iteration multiplies a vector by the matrix again and again and scales it to "
-        "length one. Its part along each eigenvector grows with the eigenvalue, so the leading "
-        "one wins, by the factor λ₂/λ₁ per step over the next. The covariances of a network have "
-        "eigenvalues that are close to each other; with equal ones there is no leading "
-        "eigenvector to converge to.",
+        "Power iteration multiplies a vector by the matrix again and again, and scales it to length "
+        "one. Each step multiplies the part along an eigenvector by its eigenvalue. The part along the "
+        "leading eigenvector grows most, and the error shrinks by the factor λ₂/λ₁ per step. The "
+        "covariances of a network have eigenvalues that are close to each other. If the first two are "
+        "equal, there is no leading eigenvector to converge to.",
     ),
     claim="Each step of power iteration shrinks the error by lambda_2 / lambda_1, so it does not "
     "converge when the first two eigenvalues are equal.",

@@ -1,6 +1,6 @@
-"""The paper's meta-layer as its equations and its published code have it, to look at its gradients.
+"""The paper's layer, exactly as its equations and its published code define it.
 
-Nothing here is meant to be used for training: it shows what the letter of the method does at ties.
+It is not meant for training: it shows what the gradients of these definitions are at ties.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ REFERENCE_KERNELS: dict[str, tuple[str, PairKernel]] = {
 
 
 def reference_gradient(X: Tensor, G: Tensor, kernel: PairKernel) -> Tensor:
-    """Equations (4) to (6) of the paper: the gradient of the root to features ``(d, N)``."""
+    """Equations (4) to (6) of the paper: the gradient of the root with respect to features ``(d, N)``."""
     d, N = X.shape
     A = X - X.mean(-1, keepdim=True)
     U, lam, _ = torch.linalg.svd(A @ A.mT / N)

@@ -29,7 +29,7 @@ NO_NUMBER = 1e2  # where a cross stands for a result that is not a number
 
 
 def ties() -> Finding:
-    """Gradients of the root to the features: the paper's equations, our layers, the exact one."""
+    """Gradients with respect to the features: by the paper's equations, by our layers, and the exact one."""
     records: list[Record] = []
     for kind, X in feature_maps().items():
         G = normal(len(X), len(X), seed=3)
@@ -59,11 +59,12 @@ def _finding(records: list[Record]) -> Finding:
     return Finding(
         records,
         wrong == len(equal) and bool(missing) and ours < 1e-7 and exact < 1e-12,
-        f"At equal eigenvalues {wrong} of {len(equal)} gradients of the paper's equations are wrong or "
-        f"not finite. With fewer positions than channels {' and '.join(missing)} give none; a finite "
-        f"kernel does no harm there, because no feature points into the null space. Our layers are "
-        f"within {ours:.0e} at both. Within rounding of a tie {' and '.join(lost)} lose it even fused, "
-        f"since they bound the kernel; the exact gradient is right to {exact:.0e} everywhere.",
+        f"At equal eigenvalues, {wrong} of {len(equal)} gradients by the paper's equations are wrong or "
+        f"not finite. With fewer positions than channels, {' and '.join(missing)} give no gradient. A "
+        f"finite kernel does no harm there, because no feature points into the null space. Our layers "
+        f"are right to {ours:.0e} in both cases. Within rounding of a tie, {' and '.join(lost)} are wrong "
+        f"even in our form, since they bound the kernel. The exact gradient is right to {exact:.0e} "
+        f"everywhere.",
         {"dtype": "float64"},
     )
 
@@ -118,19 +119,20 @@ def _dots(axes: Axes, points: Sequence[tuple[float, object]], colour: str) -> Li
 
 STATEMENT = Statement(
     "ties",
-    title="At ties a kernel alone gives no gradient of the root",
+    title="At ties, a kernel alone cannot give the gradient of the root",
     text=(
-        "Ties are the normal case: with fewer positions than channels (49 against 256 in a ResNet) most "
-        "eigenvalues of every covariance are zero, and are raised to the same tiny constant. Where two "
-        "eigenvalues are equal, the product of the kernel and the difference of the roots, "
-        "(√λ_i − √λ_j) / (λ_i − λ_j), has the limit 1 / (2√λ). An infinite kernel gives NaN instead; a "
-        "kernel that is cut off gives zero times a large number, which is zero and not the limit. If "
-        "kernel and root are put together before anything is evaluated, the limit can be put in. All "
-        "methods of rootpool do that; it leaves what a method does away from ties as it is.",
+        "Ties are the normal case. With fewer positions than channels (49 and 256 in a ResNet), most "
+        "eigenvalues of every covariance are zero, and are raised to the same tiny constant. The gradient "
+        "contains the product of the kernel and the difference of the roots, "
+        "(√λ_i − √λ_j) / (λ_i − λ_j). As two eigenvalues become equal, it tends to 1 / (2√λ). With an "
+        "infinite kernel the product is NaN instead. With a bounded kernel it is zero times a large "
+        "number: zero, and not the limit. If kernel and root are combined before anything is evaluated, "
+        "the limit can be used at a tie. All methods of rootpool do that. Away from ties they keep the "
+        "kernel of their method.",
     ),
-    claim="Where eigenvalues tie, the paper's equations give no gradient, if the kernel is infinite "
-    "there, or leave the tie out, whatever finite number stands there. Fused with the root, every "
-    "kernel is right at a tie. The exact gradient is right near a tie, too.",
+    claim="At a tie, the paper's equations give no gradient if the kernel is infinite there, and ignore the "
+    "tie if the kernel is finite. Combined with the root, every kernel is right at a tie. The exact "
+    "gradient is right near a tie, too.",
     caption="Error of the gradient with respect to the features, for four kinds of spectra.",
     compute=ties,
     draw=draw,
