@@ -1,3 +1,6 @@
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -9,6 +12,7 @@ from rootpool.heads.study import HeadResult
 
 CLASSES = tuple(f"{k:03d}.Bird_number_{k}" for k in range(6))
 IMAGES = 40
+RECORD = Path(__file__).parents[2] / "docs" / "birds.md"
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +39,12 @@ def study(heads, files, seeds=3, skill=None):
     return BirdStudy(heads, results, CLASSES, files, seconds)
 
 
+def sentences(page):
+    """The lines of a page that do not depend on results, with # for numbers."""
+    lines = re.sub(r"\d[\d.]*", "#", page).splitlines()
+    return [line for line in lines if not line.startswith(("|", ">", "!", "- "))]
+
+
 def test_page_says_what_was_found(files, tmp_path):
     heads = study(TABLES["main"], files)
     methods = study(TABLES["methods"], files, skill={"svd-newton": 1.0, "isqrt-cov": 0.05})
@@ -54,6 +64,7 @@ def test_page_says_what_was_found(files, tmp_path):
     with Image.open(tmp_path / "examples.png") as picture:
         assert picture.width > 500
     assert "<html" in (tmp_path / "index.html").read_text()
+    assert sentences(text) == sentences(RECORD.read_text(encoding="utf-8"))
 
 
 def test_photographs_stay_out_of_the_page(files):
