@@ -12,39 +12,21 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
 import torch
 from timing import table
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from rootpool.linalg import eigh, inv_sqrtm, skip_checks, sqrtm, svd
 from rootpool.nn import covariance_pool, fused
 
-WAITS = ("aten::_local_scalar_dense", "aten::equal", "aten::nonzero", "aten::is_nonzero")
-INDEXED = ("aten::index", "aten::index_put_", "aten::index_put")  # these wait for a mask
-
-
-class Waits(TorchDispatchMode):
-    """Count the operators whose outcome the host has to know."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.count = 0
-
-    def __torch_dispatch__(
-        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        name = function.name().split(".")[0]
-        masks = name in INDEXED and any(i is not None and i.dtype == torch.bool for i in args[1])
-        self.count += name in WAITS or masks
-        return function(*args, **(kwargs or {}))
-
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from host_waits import waits_of_a_step
 
 STEPS: dict[str, Callable[[Tensor], Iterable[Tensor]]] = {
     "sqrtm": lambda A: (sqrtm(A),),
@@ -56,23 +38,12 @@ STEPS: dict[str, Callable[[Tensor], Iterable[Tensor]]] = {
 }
 
 
-def step(function: Callable[[Tensor], Iterable[Tensor]], batch: Tensor) -> tuple[int, int]:
-    """Waits of the forward, and of the backward."""
-    batch = batch.clone().requires_grad_()
-    with Waits() as forward:
-        parts = list(function(batch))
-    loss = torch.stack([part.square().sum() for part in parts]).sum()
-    with Waits() as backward:
-        loss.backward()
-    return forward.count, backward.count
-
-
 def count() -> list[dict[str, str | tuple[int, int]]]:
     """The waits of each step, with checks and without."""
     X = torch.randn(16, 24, 49, generator=torch.Generator().manual_seed(0))
     rows: list[dict[str, str | tuple[int, int]]] = []
     for name, function in STEPS.items():
-        run = partial(step, function, X if "pooling" in name else X @ X.mT)
+        run = partial(waits_of_a_step, function, X if "pooling" in name else X @ X.mT)
         checked = run()
         with skip_checks():
             rows.append({"step": name, "checked": checked, "unchecked": run()})

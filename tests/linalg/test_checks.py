@@ -4,37 +4,12 @@ import threading
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 import matrices
+from host_waits import waits_of_a_step
 from rootpool.linalg import Degenerate, eigh, inv_sqrtm, logm, skip_checks, sqrtm, svd
 from rootpool.linalg.checks import checks_enabled
 from tolerances import assert_same_to_rounding
-
-# Operators that make the host wait for an accelerator, because they bring values to Python.
-WAITS = ("aten::_local_scalar_dense", "aten::equal", "aten::nonzero", "aten::is_nonzero")
-
-
-class Waits(TorchDispatchMode):
-    """Count the operators that would wait for an accelerator."""
-
-    def __init__(self):
-        super().__init__()
-        self.count = 0
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        self.count += function.name().split(".")[0] in WAITS
-        return function(*args, **(kwargs or {}))
-
-
-def waits_of_a_step(function, A):
-    A = A.clone().requires_grad_()
-    with Waits() as forward:
-        loss = sum(part.sum() for part in function(A))
-    with Waits() as backward:
-        loss.backward()
-    return forward.count, backward.count
-
 
 STEPS = {
     "sqrtm": lambda A: (sqrtm(A),),
