@@ -1,7 +1,10 @@
 """The commands as a person types them."""
 
+import argparse
+import inspect
 import re
 import signal
+from importlib import import_module
 
 import pytest
 import torch
@@ -179,6 +182,15 @@ def test_the_effective_configuration_is_shown(capsys):
     out = capsys.readouterr().out
     assert "lr: 0.5" in out
     assert "count: 50" in out
+
+
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+def test_the_function_of_a_command_takes_its_arguments(command):
+    parser = argparse.ArgumentParser(add_help=False)
+    command.fill(parser)
+    names = {action.dest for action in parser._actions} - {"traceback"}
+    module, _, name = command.function.partition(":")
+    inspect.signature(getattr(import_module(module), name)).bind(**dict.fromkeys(names))
 
 
 @pytest.mark.parametrize("command", [None, *COMMANDS])

@@ -19,10 +19,11 @@ def doctor_raises(monkeypatch):
     """Let ``rootpool doctor`` raise an error."""
 
     def install(error):
-        def run(arguments):
+        def doctor(**options):
             raise error
 
-        command = replace(COMMANDS["doctor"], run=run, when_stopped="; try again")
+        monkeypatch.setattr("rootpool.cli.doctor.doctor", doctor)
+        command = replace(COMMANDS["doctor"], when_stopped="; try again")
         monkeypatch.setitem(COMMANDS, "doctor", command)
 
     return install
@@ -79,7 +80,7 @@ def test_the_traceback_of_an_unexpected_error_is_in_a_file(doctor_raises, capsys
     assert shown.startswith("rootpool: RuntimeError: the sky fell; this is unexpected")
     assert shown.count("\n") == 1
     file = Path(re.search(r"report it with (\S+) and", shown)[1])
-    assert "in run\n    raise error" in file.read_text()
+    assert "in doctor\n    raise error" in file.read_text()
     file.unlink()
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import tempfile
 import traceback
 from collections.abc import Sequence
+from typing import Any
 
-from .commands import build_parser
+from .commands import Command, build_parser
 
 __all__ = ["main"]
 
@@ -24,27 +24,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     An error is a message on stderr. The traceback of an unexpected one goes to a file that the message
     names, and ``--traceback`` shows every one.
     """
-    parsed = build_parser().parse_args(arguments)
+    options = vars(build_parser().parse_args(arguments))
+    command, show_traceback = options.pop("command"), options.pop("traceback")
     try:
-        code = _run(parsed)
+        code = _run(command, options)
         sys.stdout.flush()  # here, where a closed pipe is still caught
         return code
     except KeyboardInterrupt:
-        _say(f"stopped{parsed.when_stopped}")
+        _say(f"stopped{command.when_stopped}")
         return STOPPED
     except Exception as error:
         if isinstance(error, BrokenPipeError) and _reader_left():
             return READER_LEFT
-        if parsed.traceback:
+        if show_traceback:
             traceback.print_exc()
         _say(_explain(error))
         return FAILED
 
 
-def _run(parsed: argparse.Namespace) -> int:
+def _run(command: Command, options: dict[str, Any]) -> int:
     try:
-        code: int = parsed.run(parsed)
-        return code
+        return command.run(options)
     except SystemExit as end:
         if isinstance(end.__context__, KeyboardInterrupt):  # Lightning answers Ctrl-C with an exit
             raise end.__context__ from None

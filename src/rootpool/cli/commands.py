@@ -1,16 +1,16 @@
-"""The table of commands. Each imports what it needs when it runs, so that ``--help`` imports nothing."""
+"""The table of commands. A command is imported when it runs, so that ``--help`` imports nothing."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
 
 import rootpool
 
 __all__ = ["COMMANDS", "Command", "build_parser"]
-
-Arguments = argparse.Namespace
 
 
 @dataclass(frozen=True)
@@ -20,16 +20,22 @@ class Command:
     summary: str
     examples: str
     arguments: Callable[[argparse.ArgumentParser], None]
-    run: Callable[[Arguments], int]
+    function: str  # "module:name"; called with the arguments by name, it returns the exit code
     when_stopped: str = ""  # said at Ctrl-C: how to continue
 
     def fill(self, parser: argparse.ArgumentParser) -> None:
-        """Add the arguments and defaults of this command to its parser."""
+        """Add the arguments of this command to its parser."""
         self.arguments(parser)
         parser.add_argument(
             "--traceback", action="store_true", help="show where an error came from"
         )
-        parser.set_defaults(run=self.run, when_stopped=self.when_stopped)
+        parser.set_defaults(command=self)
+
+    def run(self, arguments: dict[str, Any]) -> int:
+        """Import the function and call it."""
+        module, _, name = self.function.partition(":")
+        code: int = getattr(import_module(module), name)(**arguments)
+        return code
 
 
 # --------------------------------------------------------------------------------------------------
@@ -61,30 +67,9 @@ def _train_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _train(arguments: Arguments) -> int:
-    from .training import train
-
-    return train(
-        arguments.recipe,
-        data=arguments.data,
-        weights=arguments.weights,
-        output=arguments.output,
-        resume=arguments.resume,
-        on_bad_image=arguments.on_bad_image,
-        overrides=arguments.overrides,
-        show=arguments.show,
-    )
-
-
 def _evaluate_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("checkpoint", metavar="CHECKPOINT", help="best.ckpt or last.ckpt of a run")
     parser.add_argument("--data", metavar="PATH", help="default: the data that it was trained on")
-
-
-def _evaluate(arguments: Arguments) -> int:
-    from .training import evaluate
-
-    return evaluate(arguments.checkpoint, arguments.data)
 
 
 def _predict_arguments(parser: argparse.ArgumentParser) -> None:
@@ -92,22 +77,10 @@ def _predict_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("images", nargs="+", metavar="IMAGE", help="a picture")
 
 
-def _predict(arguments: Arguments) -> int:
-    from .training import predict
-
-    return predict(arguments.checkpoint, arguments.images)
-
-
 def _recipes_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "words", nargs="*", metavar="WORD", help="list only names that contain every WORD"
     )
-
-
-def _recipes(arguments: Arguments) -> int:
-    from .recipes import recipes
-
-    return recipes(arguments.words)
 
 
 def _study_arguments(parser: argparse.ArgumentParser, name: str, seeds: int) -> None:
@@ -130,47 +103,15 @@ def _demo_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _demo(arguments: Arguments) -> int:
-    from rootpool.paper.demo import demo
-
-    return demo(
-        arguments.output,
-        runs=arguments.runs,
-        seeds=arguments.seeds,
-        methods=arguments.methods,
-        workers=arguments.workers,
-        markdown=arguments.markdown,
-    )
-
-
 def _paper_arguments(parser: argparse.ArgumentParser) -> None:
     _study_arguments(parser, "paper", seeds=3)
     add = parser.add_argument
     add("entries", nargs="*", metavar="ENTRY", help="such as table:speed or theory; default: all")
-    add("--list", action="store_true", help="list the entries and stop")
+    add("--list", action="store_true", dest="show", help="list the entries and stop")
     add("--methods", nargs="+", metavar="METHOD", help="default: those of each entry, and ours")
     add("--data", metavar="PATH", help="train on these images instead of the embedded ones")
     add("--recipes", metavar="FAMILY", help="such as resnet50-imagenet (default: by the data)")
     add("--weights", metavar="FILE", help="a checkpoint to start from (fine-tuning)")
-
-
-def _paper(arguments: Arguments) -> int:
-    from rootpool.paper.command import paper, show_entries
-
-    if arguments.list:
-        return show_entries(arguments.entries)
-    return paper(
-        arguments.entries,
-        output=arguments.output,
-        runs=arguments.runs,
-        seeds=arguments.seeds,
-        methods=arguments.methods,
-        workers=arguments.workers,
-        data=arguments.data,
-        recipes=arguments.recipes,
-        weights=arguments.weights,
-        markdown=arguments.markdown,
-    )
 
 
 def _report_arguments(parser: argparse.ArgumentParser) -> None:
@@ -190,12 +131,6 @@ def _report_arguments(parser: argparse.ArgumentParser) -> None:
     add("--title", default="Report of training runs", help="of the page (default: %(default)s)")
 
 
-def _report(arguments: Arguments) -> int:
-    from rootpool.report.command import report
-
-    return report(arguments.runs, arguments.output, arguments.title)
-
-
 def _birds_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(
@@ -211,38 +146,12 @@ def _birds_arguments(parser: argparse.ArgumentParser) -> None:
     add("--markdown", metavar="FILE", help="of the Markdown report (default: in the output)")
 
 
-def _birds(arguments: Arguments) -> int:
-    from .birds import birds
-
-    return birds(
-        arguments.data,
-        arguments.output,
-        methods=arguments.methods,
-        seeds=arguments.seeds,
-        workers=arguments.workers,
-        markdown=arguments.markdown,
-    )
-
-
 def _doctor_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print JSON")
-
-
-def _doctor(arguments: Arguments) -> int:
-    from .doctor import doctor
-
-    return doctor(as_json=arguments.json)
+    parser.add_argument("--json", action="store_true", dest="as_json", help="print JSON")
 
 
 def _completion_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("shell", choices=["bash", "zsh", "tcsh"])
-
-
-def _completion(arguments: Arguments) -> int:
-    from .completion import completion_script
-
-    print(completion_script(arguments.shell), end="")
-    return 0
 
 
 AGAIN = "; run the same command again to continue"
@@ -252,14 +161,14 @@ COMMANDS = {
         "compare the methods on embedded photographs (three minutes)",
         "rootpool demo\nrootpool demo --seeds 5 --methods all",
         _demo_arguments,
-        _demo,
+        "rootpool.paper.demo:demo",
         AGAIN,
     ),
     "paper": Command(
         "measure the paper's tables and figures and write a report",
         "rootpool paper\nrootpool paper table:approximation-error\nrootpool paper theory --list",
         _paper_arguments,
-        _paper,
+        "rootpool.cli.paper:paper",
         AGAIN,
     ),
     "train": Command(
@@ -268,53 +177,53 @@ COMMANDS = {
         "rootpool train --recipe alexnet-imagenet-exact --data PATH trainer.devices=8\n"
         "rootpool train --recipe patches-exact --resume",
         _train_arguments,
-        _train,
+        "rootpool.cli.training:train",
         "; continue from the last checkpoint with --resume",
     ),
     "birds": Command(
         "compare heads on frozen features of birds (a quarter of an hour)",
         "rootpool birds --data CUB_200_2011\nrootpool birds --data CUB_200_2011 --methods",
         _birds_arguments,
-        _birds,
+        "rootpool.cli.birds:birds",
         AGAIN,
     ),
     "evaluate": Command(
         "measure the errors of a trained network, on its own data or on yours",
         "rootpool evaluate runs/patches-exact/best.ckpt",
         _evaluate_arguments,
-        _evaluate,
+        "rootpool.cli.training:evaluate",
     ),
     "predict": Command(
         "print the five most probable classes of each image",
         "rootpool predict runs/birds-exact/best.ckpt cardinal.jpg wren.jpg",
         _predict_arguments,
-        _predict,
+        "rootpool.cli.training:predict",
     ),
     "recipes": Command(
         "list the recipes, one line each",
         "rootpool recipes\nrootpool recipes alexnet hybrid",
         _recipes_arguments,
-        _recipes,
+        "rootpool.cli.recipes:recipes",
     ),
     "report": Command(
         "compare training runs on one page: errors, curves, settings",
         "rootpool report runs/mine runs/mine-gap\n"
         "rootpool report runs/exact-* runs/gap-* --output report.md",
         _report_arguments,
-        _report,
+        "rootpool.report.command:report",
     ),
     "doctor": Command(
         "print versions and devices and check the numerics: for bug reports",
         "rootpool doctor\nrootpool doctor --json",
         _doctor_arguments,
-        _doctor,
+        "rootpool.cli.doctor:doctor",
     ),
     "completion": Command(
         "print a script that lets a shell complete our commands",
         "rootpool completion bash > ~/.local/share/bash-completion/completions/rootpool\n"
         "rootpool completion zsh > _rootpool   # in a folder of $fpath",
         _completion_arguments,
-        _completion,
+        "rootpool.cli.completion:completion",
     ),
 }
 

@@ -13,10 +13,16 @@ from rootpool.recipes import families, pooling_names, recipe_names
 
 from .commands import build_parser
 
-__all__ = ["completion_script"]
+__all__ = ["completion", "completion_script"]
 
 # Values by the name that an option's help gives them.
 FILES = ("CHECKPOINT", "FILE", "IMAGE", "PATH", "FOLDER", "RUN")
+
+
+def completion(shell: str) -> int:
+    """Print the script."""
+    print(completion_script(shell), end="")
+    return 0
 
 
 def completion_script(shell: str) -> str:

@@ -10,12 +10,12 @@ from .runs_page import runs_page
 __all__ = ["report"]
 
 
-def report(folders: Sequence[str], output: str, title: str) -> int:
-    """Write the report as HTML or Markdown, by the end of the name ``output``."""
+def report(runs: Sequence[str], output: str, title: str) -> int:
+    """Write the report of the runs in these folders as HTML or Markdown, by the end of ``output``."""
     path = Path(output)
     if path.suffix not in (".html", ".md"):
         raise ValueError(f"--output must end in .html or .md, got {output}")
-    page = runs_page(folders, title)
+    page = runs_page(runs, title)
     written = page.write(path) if path.suffix == ".html" else page.write_markdown(path)
     print(f"report: {written}")
     return 0
