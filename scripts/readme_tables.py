@@ -12,6 +12,10 @@ from pathlib import Path
 
 from rootpool.linalg import RULES
 from rootpool.nn import METHODS
+from rootpool.paper.entries import ENTRIES
+from rootpool.paper.recorded import recorded_verdicts
+from rootpool.paper.report import MARKS
+from rootpool.report import anchor
 from rootpool.train.data import LAYOUTS
 
 ROOT = Path(__file__).parents[1]
@@ -19,7 +23,6 @@ README = ROOT / "README.md"
 DATA = ROOT / "docs" / "data.md"
 SPEED = ROOT / "benchmarks" / "results" / "pooling.md"
 BIRDS = ROOT / "docs" / "birds.md"
-PAPER = ROOT / "docs" / "paper.md"
 
 
 def text(documented: object) -> str:
@@ -80,10 +83,17 @@ def birds() -> str:
 
 
 def paper() -> str:
-    """The verdicts on figures, tables and text of the paper, whose sections are linked."""
-    header, rule, *rows = first_table(PAPER)
-    linked = [row.replace("](#", "](docs/paper.md#") for row in rows if "](#" in row]
-    return "\n".join([header, rule, *linked]) + "\n"
+    """Our verdicts on figures, tables and text of the paper, with a column per network."""
+    entries = [entry for entry in ENTRIES.values() if entry.kind != "theory"]
+    networks = list(dict.fromkeys(n for e in entries for n in recorded_verdicts(e.name)))
+    lines = [f"| entry | claim | {' | '.join(networks)} |", "|---" * (2 + len(networks)) + "|"]
+    for entry in entries:
+        found = recorded_verdicts(entry.name)
+        words = (found.get(network, "not measured") for network in networks)
+        cells = " | ".join(f"{MARKS[word]} {word}" for word in words)
+        link = f"[{entry.title}](docs/paper.md#{anchor(entry.title)})"
+        lines.append(f"| {link} | {entry.claim} | {cells} |")
+    return "\n".join(lines) + "\n"
 
 
 TABLES = {

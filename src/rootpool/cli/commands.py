@@ -51,6 +51,7 @@ def _train_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--data", metavar="PATH", help="the images; the recipes patches-* need none")
     add("--weights", metavar="FILE", help="a checkpoint to start from (fine-tuning)")
+    add("--record", metavar="FILE", help="put the verdicts into this file, beside other networks'")
     add("--output", metavar="FOLDER", help="default: runs/RECIPE")
     add("--resume", action="store_true", help="continue from last.ckpt in the output folder")
     add(
@@ -112,6 +113,7 @@ def _paper_arguments(parser: argparse.ArgumentParser) -> None:
     add("--data", metavar="PATH", help="train on these images instead of the embedded ones")
     add("--recipes", metavar="FAMILY", help="such as resnet50-imagenet (default: by the data)")
     add("--weights", metavar="FILE", help="a checkpoint to start from (fine-tuning)")
+    add("--record", metavar="FILE", help="put the verdicts into this file, beside other networks'")
 
 
 def _report_arguments(parser: argparse.ArgumentParser) -> None:

@@ -24,6 +24,7 @@ from rootpool.train.study import Event, Trial, run_trials
 from .entries import choose
 from .entry import Entry
 from .plan import Measured, Plan, Run, named_methods
+from .recorded import add_record, recorded_verdicts
 from .report import MARKS, make_page
 from .result import Result
 
@@ -33,13 +34,15 @@ COLOURS = {"supported": "green", "contradicted": "red", "inconclusive": "yellow"
 
 
 def show_entries(names: Sequence[str] = ()) -> int:
-    """Print the name of each entry, with its title and its claim below."""
+    """Print the name of each entry, with its title, its claim and our recorded verdicts below."""
     console = Console(highlight=False)
     for entry in choose(names):
         console.print(f"[bold]{entry.name}[/]", soft_wrap=True)
         for text in (entry.title, entry.claim):
             for line in textwrap.wrap(text, max(40, console.width - 4)):
                 console.print(f"    {line}", markup=False)
+        for network, word in recorded_verdicts(entry.name).items():
+            console.print(f"    {MARKS[word]} {word}, {network}")
     return 0
 
 
@@ -55,6 +58,7 @@ def paper(
     recipes: str | None = None,
     weights: str | None = None,
     markdown: str | Path | None = None,
+    record: str | Path | None = None,
 ) -> int:
     """Measure entries, or what is left of them; write ``index.html``, ``report.md``, ``results.json``.
 
@@ -69,6 +73,7 @@ def paper(
         recipes: the family of recipes; by default what the layout of the data says.
         weights: a checkpoint to start from, which fine-tuning needs.
         markdown: where to write the Markdown report instead of the output.
+        record: a file to put the verdicts into, beside those of other networks.
     """
     chosen = choose(names)
     options = {"weights": weights, "seeds": seeds, "methods": named_methods(methods)}
@@ -78,6 +83,8 @@ def paper(
     trained = train([t for e in chosen if e.suits(plan) for t in e.trials(plan)], runs, workers)
     results = measure_entries(chosen, plan, trained, runs, output / "results", console)
     write_page(make_page(results, plan), trained, output, markdown, console)
+    if record is not None:
+        add_record(Path(record), plan.family, plan.seeds, results)
     return 0
 
 

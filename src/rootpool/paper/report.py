@@ -32,6 +32,7 @@ from .entries import ENTRIES
 from .entry import Elsewhere, Entry
 from .plan import PATCHES, Plan
 from .published import load_published
+from .recorded import NETWORKS
 from .result import Result, Verdict
 from .theory.introduction import INTRODUCTION
 
@@ -111,16 +112,13 @@ def _word(result: Result | None) -> str:
     return "not measured" if result is None else result.verdict
 
 
-_NETWORKS = {"patches": "without batch norm", "patches-norm": "with batch norm"}
-
-
 def _scale(plan: Plan) -> Note:
     if not plan.miniature:
         return Note(f"Trained by the recipes {plan.family}-* on {plan.data}.")
     return Note(
         "The numerical tables are measured as they stand in the paper. Those that need training are "
         "measured in miniature: a network of three convolutions on grey patches of 18 photographs, "
-        f"{_NETWORKS[plan.family]}, which trains in half a minute. The methods of the paper have their "
+        f"{NETWORKS[plan.family]}, which trains in half a minute. The methods of the paper have their "
         "gradients as published; ours, and MPN-COV in our form (‘fused’), stand beside them and enter no "
         "verdict. A run whose numbers stop being finite is a result: from there on it counts with the "
         "error of guessing. Where a verdict is ‘inconclusive’, the entry says what differences its seeds "
