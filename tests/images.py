@@ -32,12 +32,16 @@ def label_of(pixels: np.ndarray, count: int) -> int:
     return int(np.argmin([np.abs(mean - colour(k, count)).sum() for k in range(count)]))
 
 
-def save_image(path: Path, label: int, count: int, size: tuple[int, int], seed: int) -> None:
+def pixels_of(label: int, count: int, size: tuple[int, int], seed: int) -> np.ndarray:
+    """An image of a class: bytes, ``(height, width, 3)``."""
     width, height = size
     noise = np.random.default_rng([label, seed]).normal(0, NOISE, (height, width, 3))
-    pixels = (colour(label, count) + noise).clip(0, 255).round().astype(np.uint8)
+    return (colour(label, count) + noise).clip(0, 255).round().astype(np.uint8)
+
+
+def save_image(path: Path, label: int, count: int, size: tuple[int, int], seed: int) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    Image.fromarray(pixels).save(path, quality=95)
+    Image.fromarray(pixels_of(label, count, size, seed)).save(path, quality=95)
 
 
 def make_image_tree(
@@ -148,9 +152,47 @@ def write_car_list(path: Path, files: Sequence[str], labels: Sequence[int] | Non
     savemat(path, {"annotations": annotations})
 
 
+CIFAR_FILES = (*(f"data_batch_{k}" for k in range(1, 6)), "test_batch")
+
+
+def cifar_batches(classes: int, per_class: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Images ``(n, 32, 32, 3)`` and labels of each file; the training images are dealt to five files."""
+    labels = np.repeat(np.arange(classes), per_class)
+    parts = {
+        "train": np.random.default_rng(0).permutation(len(labels)),
+        "test": np.arange(len(labels)),
+    }
+    made = {
+        split: np.stack(
+            [
+                pixels_of(int(labels[k]), classes, (32, 32), seed=1000 * (split == "test") + int(k))
+                for k in order
+            ]
+        )
+        for split, order in parts.items()
+    }
+    images = [*np.array_split(made["train"], 5), made["test"]]
+    numbers = [*np.array_split(labels[parts["train"]], 5), labels]
+    return dict(zip(CIFAR_FILES, zip(images, numbers, strict=True), strict=True))
+
+
+def make_cifar10(root: Path, classes: int = 3, per_class: int = 4) -> Path:
+    """CIFAR-10 in its binary form, whose images are always of 32 x 32 pixels."""
+    folder = root / "cifar-10-batches-bin"
+    folder.mkdir(parents=True)
+    for name, (images, labels) in cifar_batches(classes, per_class).items():
+        with (folder / f"{name}.bin").open("wb") as file:
+            for image, label in zip(images, labels, strict=True):
+                file.write(bytes([label]) + b"".join(image[:, :, k].tobytes() for k in range(3)))
+    (folder / "batches.meta.txt").write_text("\n".join(class_names(classes)) + "\n\n")
+    return root
+
+
 MAKERS = {
     "cub-200-2011": make_cub,
     "stanford-dogs": make_dogs,
     "stanford-cars": make_cars,
+    "cifar-10": make_cifar10,
     "image-folder": make_image_tree,
 }
+HELD = {"cifar-10"}  # in memory: its images are not files

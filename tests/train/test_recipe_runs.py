@@ -13,7 +13,12 @@ from rootpool.train.settings import resolve
 
 pytestmark = pytest.mark.slow
 
-LAYOUTS = {"birds": "cub-200-2011", "dogs": "stanford-dogs", "cars": "stanford-cars"}
+LAYOUTS = {
+    "birds": "cub-200-2011",
+    "dogs": "stanford-dogs",
+    "cars": "stanford-cars",
+    "cifar10": "cifar-10",
+}
 REDUCTION = (
     16  # instead of 256 channels: AlexNet's first layer after them would take half a gigabyte
 )

@@ -33,7 +33,7 @@ def names(pattern: str = "*") -> list[str]:
     A few of timm's models have no single feature map; ``create_model`` refuses them and says why.
 
     >>> names("p*")[:4]
-    ['paper/alexnet', 'paper/resnet50', 'paper/resnet101', 'patchnet']
+    ['paper/alexnet', 'paper/resnet50', 'paper/resnet101', 'patchnet', 'cifarnet']
     >>> names("torchvision/vgg11*")
     ['torchvision/vgg11', 'torchvision/vgg11_bn']
     """

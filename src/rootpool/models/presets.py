@@ -1,9 +1,9 @@
-"""The paper's networks, layer by layer, and a small one for the embedded data: one table."""
+"""The paper's networks, layer by layer, and small ones for the embedded data and CIFAR-10: one table."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -141,14 +141,34 @@ def _patchnet(weights: Any, tensors: Mapping[str, Tensor] | None, *, norm: bool 
     """
     if weights is not None or tensors is not None:
         raise ValueError("patchnet has no ImageNet weights")
+    body = _convolutions(((1, 24, 5, 2), (24, 32, 3, 1), (32, 64, 3, 2)), norm)
+    return Parts(Backbone(body, 64, input_size=(1, 28, 28)))
+
+
+def _cifarnet(weights: Any, tensors: Mapping[str, Tensor] | None, *, norm: bool = True) -> Parts:
+    """Four convolutions for colour images of 32 x 32 pixels: 64 channels at 8 x 8 positions.
+
+    The covariance of 64 channels has rank 63 at most, because the mean of the 64 positions is removed.
+
+    Args:
+        norm: batch norm after each convolution.
+    """
+    if weights is not None or tensors is not None:
+        raise ValueError("cifarnet has no ImageNet weights")
+    body = _convolutions(((3, 24, 5, 2), (24, 32, 3, 1), (32, 64, 3, 2), (64, 64, 3, 1)), norm)
+    return Parts(Backbone(body, 64, input_size=(3, 32, 32)))
+
+
+def _convolutions(shapes: Sequence[tuple[int, int, int, int]], norm: bool) -> nn.Sequential:
+    """Convolutions with ReLU, by channels in and out, kernel and stride."""
     layers: list[nn.Module] = []
-    for inputs, outputs, kernel, stride in ((1, 24, 5, 2), (24, 32, 3, 1), (32, 64, 3, 2)):
+    for inputs, outputs, kernel, stride in shapes:
         layers.append(
             nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=not norm)
         )
         layers += [nn.BatchNorm2d(outputs)] if norm else []
         layers.append(nn.ReLU(inplace=True))
-    return Parts(Backbone(nn.Sequential(*layers), 64, input_size=(1, 28, 28)))
+    return nn.Sequential(*layers)
 
 
 PRESETS: dict[str, Preset] = {
@@ -156,4 +176,5 @@ PRESETS: dict[str, Preset] = {
     "paper/resnet50": Preset(_resnet("resnet50"), reduction=256),
     "paper/resnet101": Preset(_resnet("resnet101"), reduction=256),
     "patchnet": Preset(_patchnet),
+    "cifarnet": Preset(_cifarnet),
 }

@@ -51,6 +51,7 @@ FAMILY_OF_LAYOUT = {
     "cub-200-2011": "birds",
     "stanford-dogs": "dogs",
     "stanford-cars": "cars",
+    "cifar-10": "cifar10",
     "image-folder": "alexnet-imagenet",
 }
 

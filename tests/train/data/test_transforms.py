@@ -5,7 +5,7 @@ import pytest
 import torch
 from PIL import Image
 
-from rootpool.train.data import fine_grained_transforms, imagenet_transforms
+from rootpool.train.data import cifar_transforms, fine_grained_transforms, imagenet_transforms
 
 MEAN = torch.tensor([0.485, 0.456, 0.406])[:, None, None]
 DEVIATION = torch.tensor([0.229, 0.224, 0.225])[:, None, None]
@@ -29,21 +29,25 @@ def window(tensor):
     return [red[:, 0].mean(), red[:, -1].mean(), green[0].mean(), green[-1].mean()]
 
 
+WHITE = (1 - MEAN) / DEVIATION
 PAIRS = {
-    "imagenet": (imagenet_transforms, 224),
-    "fine-grained": (fine_grained_transforms, 448),
+    "imagenet": (imagenet_transforms, 224, WHITE),
+    "fine-grained": (fine_grained_transforms, 448, WHITE),
+    # Less the mean and over the standard deviation of CIFAR-10; at the edge, the margin is black.
+    "cifar": (cifar_transforms, 32, torch.tensor([2.0587, 2.1256, 2.1154])[:, None, None]),
 }
 
 
 @pytest.mark.parametrize("name", PAIRS)
 @pytest.mark.parametrize("size", [(500, 375), (300, 500), (60, 80), (1, 1)])
 def test_shapes_and_types(name, size):
-    make, crop = PAIRS[name]
+    make, crop, white = PAIRS[name]
     for transform in make():
         tensor = transform(Image.new("RGB", size, "white"))
         assert type(tensor) is torch.Tensor
         assert (tensor.shape, tensor.dtype) == ((3, crop, crop), torch.float32)
-        assert torch.allclose(tensor, ((1 - MEAN) / DEVIATION).expand_as(tensor))
+        inner = tensor[:, crop // 8 : -crop // 8, crop // 8 : -crop // 8]
+        assert torch.allclose(inner, white.expand_as(inner), atol=1e-4)
 
 
 def test_imagenet_validation_is_the_centre_of_the_resized_picture():
@@ -89,6 +93,24 @@ def test_fine_grained_is_the_centre_and_flips_half(resize, expected):
     flipped = [torch.equal(crop.flip(-1), val(picture)) for crop in crops]
     assert sum(straight) + sum(flipped) == 100
     assert abs(sum(straight) - 50) < 25
+
+
+def test_cifar_training_shifts_within_a_black_margin_and_flips_half():
+    """Every result is one of the 81 windows of the padded image, or the mirror image of one."""
+    train, val = cifar_transforms()
+    picture = Image.fromarray(np.random.default_rng(0).integers(1, 256, (32, 32, 3), np.uint8))
+    padded = np.zeros((40, 40, 3), np.uint8)
+    padded[4:36, 4:36] = np.asarray(picture)
+    windows = {}
+    for y in range(9):
+        for x in range(9):
+            window = Image.fromarray(padded[y : y + 32, x : x + 32])
+            windows[val(window).numpy().tobytes()] = (y, x, False)
+            windows[val(window).flip(-1).contiguous().numpy().tobytes()] = (y, x, True)
+    torch.manual_seed(0)
+    seen = [windows[train(picture).contiguous().numpy().tobytes()] for _ in range(1200)]
+    assert {place[:2] for place in seen} == {(y, x) for y in range(9) for x in range(9)}
+    assert abs(sum(flipped for _, _, flipped in seen) - 600) < 5 * math.sqrt(300)
 
 
 @pytest.mark.parametrize("name", PAIRS)

@@ -6,7 +6,7 @@ from .layouts import LAYOUTS, Layout, open_splits
 from .patches import EMBEDDED, PHOTO_PATCHES, photo_patches
 from .photographs import PHOTOGRAPHS, Photograph
 from .splits import ImageSplits, LabelledImages, TensorImages, Transform
-from .transforms import TRANSFORMS, fine_grained_transforms, imagenet_transforms
+from .transforms import TRANSFORMS, cifar_transforms, fine_grained_transforms, imagenet_transforms
 
 __all__ = [
     "EMBEDDED",
@@ -23,6 +23,7 @@ __all__ = [
     "Photograph",
     "TensorImages",
     "Transform",
+    "cifar_transforms",
     "decode_image",
     "find_bad_images",
     "fine_grained_transforms",

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from .files import ON_BAD_IMAGE, ImageFiles, without_bad_images
+from .files import ON_BAD_IMAGE
+from .pixels import HeldImages, read_cifar10
 from .readers import Listing, read_cars, read_cub, read_dogs, read_folders
 from .splits import ImageSplits, Transform
 
@@ -21,12 +22,13 @@ class Layout:
     Args:
         name: of the data set.
         parts: files and folders that it must have; for each, the places where it may be.
-        read: a function that gets the places, in that order, and returns the list of images.
+        read: a function that gets the places, in that order, and returns the list of images, or the
+            images themselves if they are few and small.
     """
 
     name: str
     parts: tuple[tuple[str, ...], ...]
-    read: Callable[..., Listing]
+    read: Callable[..., Listing | HeldImages]
 
     def find(self, root: Path) -> list[Path | None]:
         """Where each part is under ``root``; None for a part that is not there."""
@@ -68,6 +70,7 @@ LAYOUTS: list[Layout] = [
         ),
         read_cars,
     ),
+    Layout("cifar-10", (("cifar-10-batches-py", "cifar-10-batches-bin"),), read_cifar10),
     Layout("image-folder", (("train",), ("val", "test")), read_folders),
 ]
 
@@ -94,19 +97,12 @@ def open_splits(
         raise ValueError(f"on_bad_image must be {' or '.join(ON_BAD_IMAGE)}, got {on_bad_image!r}")
     root = Path(data).expanduser()
     layout, places = _recognise(root)
-    listing = layout.read(*places)
-    train, val = listing.train, listing.val
-    for name, samples in (("training", train), ("validation", val)):
-        if not samples:
+    content = layout.read(*places)
+    for name, samples in (("training", content.train), ("validation", content.val)):
+        if not len(samples):
             raise ValueError(f"{root} ({layout.name}) lists no {name} images")
-    if on_bad_image == "skip":
-        train, val = without_bad_images(train, val, listing.classes)
-    return ImageSplits(
-        train=ImageFiles(train, train_transform),
-        val=ImageFiles(val, val_transform),
-        classes=listing.classes,
-        name=layout.name,
-    )
+    train, val = content.open(train_transform, val_transform, on_bad_image)
+    return ImageSplits(train, val, content.classes, layout.name)
 
 
 def _recognise(root: Path) -> tuple[Layout, list[Path]]:

@@ -11,7 +11,8 @@ import numpy as np
 from scipy.io import loadmat
 from torchvision.datasets.folder import IMG_EXTENSIONS, make_dataset
 
-from .files import Sample
+from .files import ImageFiles, Sample, without_bad_images
+from .splits import LabelledImages, Transform
 
 __all__ = ["Listing", "read_cars", "read_cub", "read_dogs", "read_folders"]
 
@@ -25,6 +26,15 @@ class Listing:
     train: list[Sample]
     val: list[Sample]
     classes: tuple[str, ...]
+
+    def open(
+        self, train_transform: Transform, val_transform: Transform, on_bad_image: str
+    ) -> tuple[LabelledImages, LabelledImages]:
+        """Both splits, without the images that are bad if those are to be skipped."""
+        train, val = self.train, self.val
+        if on_bad_image == "skip":
+            train, val = without_bad_images(train, val, self.classes)
+        return ImageFiles(train, train_transform), ImageFiles(val, val_transform)
 
 
 # --------------------------------------------------------------------------------------------------

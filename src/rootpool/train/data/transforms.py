@@ -5,14 +5,23 @@ Randomness comes from torch's global generator alone.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+import numpy as np
 import torch
+from PIL import Image, ImageOps
+from torch import Tensor
 from torchvision.transforms import v2
+from torchvision.transforms.v2 import functional as F
 
 from .splits import Transform
 
-__all__ = ["TRANSFORMS", "fine_grained_transforms", "imagenet_transforms"]
+__all__ = ["TRANSFORMS", "cifar_transforms", "fine_grained_transforms", "imagenet_transforms"]
 
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet, R, G, B
+# Of the training images of CIFAR-10, 0 to 255.
+CIFAR_MEAN = np.array((125.3, 123.0, 113.9), np.float32)
+CIFAR_DEVIATION = np.array((63.0, 62.1, 66.7), np.float32)
 
 # The shorter side, whose shape is kept, or height and width.
 Size = int | tuple[int, int]
@@ -61,7 +70,47 @@ def fine_grained_transforms(
     )
 
 
-TRANSFORMS = {"imagenet": imagenet_transforms, "fine-grained": fine_grained_transforms}
+def cifar_transforms(resize: Size = 32, crop: int = 32) -> tuple[Transform, Transform]:
+    """Training: a random crop of the image within a black margin, random flip; validation: the image.
+
+    The usual transforms for CIFAR. The margin is an eighth of the crop: 4 pixels of 32. Images of another
+    size are resized first.
+
+    Returns:
+        For training and for validation: a PIL image to a normalised tensor ``(3, crop, crop)``.
+    """
+    _check(resize, crop)
+    return _Small(resize, crop, margin=crop // 8), _Small(resize, crop, margin=0)
+
+
+@dataclass(frozen=True)
+class _Small:
+    """By Pillow, because the overhead of a chain of transforms is a multiple of the work here."""
+
+    resize: Size
+    crop: int
+    margin: int
+
+    def __call__(self, image: Image.Image) -> Tensor:
+        if image.size != (self.crop, self.crop) or self.resize != self.crop:
+            image = F.center_crop(F.resize(image, _pair(self.resize)), [self.crop])
+        if self.margin:
+            offsets = 2 * self.margin + 1
+            draw = int(torch.randint(2 * offsets**2, ()))
+            x, y = draw // 2 % offsets - self.margin, draw // 2 // offsets - self.margin
+            image = image.crop(
+                (x, y, x + self.crop, y + self.crop)
+            )  # black where it leaves the image
+            image = ImageOps.mirror(image) if draw % 2 else image
+        pixels = (np.asarray(image, np.float32) - CIFAR_MEAN) / CIFAR_DEVIATION
+        return torch.from_numpy(pixels.transpose(2, 0, 1))
+
+
+TRANSFORMS = {
+    "cifar": cifar_transforms,
+    "fine-grained": fine_grained_transforms,
+    "imagenet": imagenet_transforms,
+}
 
 
 def _transform(resize: Size, *steps: torch.nn.Module) -> v2.Compose:
