@@ -28,6 +28,7 @@ NETWORKS = {
     "paper/alexnet": ({}, 96, (256, 5, 5)),
     "paper/resnet50": ({"last_stride": 1}, 64, (2048, 4, 4)),
     "patchnet": ({}, 28, (64, 7, 7)),
+    "cifarnet": ({}, 32, (64, 8, 8)),
 }
 
 

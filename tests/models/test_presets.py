@@ -91,19 +91,23 @@ def test_vanilla_alexnet_is_torchvisions():
     assert torch.allclose(model(x), original(x), rtol=1e-5, atol=1e-6)
 
 
+SMALL = {
+    "patchnet": ([(24, 5, 2), (32, 3, 1), (64, 3, 2)], (64, 7, 7)),
+    "cifarnet": ([(24, 5, 2), (32, 3, 1), (64, 3, 2), (64, 3, 1)], (64, 8, 8)),
+}
+
+
 @pytest.mark.parametrize("norm", [True, False])
-def test_patchnet(norm):
-    model = create_model("patchnet", num_classes=18, norm=norm)
+@pytest.mark.parametrize("name", SMALL)
+def test_small_networks(name, norm):
+    shapes, features = SMALL[name]
+    model = create_model(name, num_classes=18, norm=norm)
     step = ["Conv2d", "BatchNorm2d", "ReLU"] if norm else ["Conv2d", "ReLU"]
-    assert layers(model.backbone) == step * 3
+    assert layers(model.backbone) == step * len(shapes)
     convolutions = [m for m in model.modules() if isinstance(m, nn.Conv2d)]
-    assert [(c.out_channels, c.kernel_size[0], c.stride[0]) for c in convolutions] == [
-        (24, 5, 2),
-        (32, 3, 1),
-        (64, 3, 2),
-    ]
+    assert [(c.out_channels, c.kernel_size[0], c.stride[0]) for c in convolutions] == shapes
     x = matrices.random(4, *model.backbone.input_size, dtype=torch.float32)
-    assert model.forward_features(x).shape == (4, 64, 7, 7)
+    assert model.forward_features(x).shape == (4, *features)
     # Without batch norm, images do not depend on the rest of their batch.
     assert torch.allclose(model(x)[:2], model(x[:2]), rtol=1e-4, atol=1e-6) is not norm
 
@@ -114,7 +118,7 @@ def test_every_preset_with_every_method(name, pool):
     with torch.device("meta"):
         model = create_model(name, pool, 10)
     assert model.num_classes == 10
-    assert (model.pool.out_features == 32896) is (name != "patchnet" and pool != "gap")
+    assert (model.pool.out_features == 32896) is (name.startswith("paper/") and pool != "gap")
 
 
 def test_options():
@@ -123,4 +127,5 @@ def test_options():
         "paper/resnet50": {"last_stride": 2},
         "paper/resnet101": {"last_stride": 2},
         "patchnet": {"norm": True},
+        "cifarnet": {"norm": True},
     }
