@@ -51,7 +51,6 @@ def _train_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--data", metavar="PATH", help="the images; the recipes patches-* need none")
     add("--weights", metavar="FILE", help="a checkpoint to start from (fine-tuning)")
-    add("--record", metavar="FILE", help="put the verdicts into this file, beside other networks'")
     add("--output", metavar="FOLDER", help="default: runs/RECIPE")
     add("--resume", action="store_true", help="continue from last.ckpt in the output folder")
     add(
