@@ -15,8 +15,11 @@ from rootpool.nn import (
     SVDPI,
     Exact,
     ISqrtCov,
+    LearnedMixture,
+    LearnedPower,
     MatrixLog,
     MatrixPower,
+    NewtonExact,
     PlainCovariance,
     SignedSqrt,
     SpectralRoot,
@@ -162,6 +165,19 @@ def test_isqrt_is_the_iteration(shape):
     assert relative_error(got, by_loops) < 1e-12
 
 
+@pytest.mark.parametrize("iterations", [1, 3, 5])
+@shapes
+def test_newton_exact_has_the_value_of_the_iteration_and_the_exact_gradient(shape, iterations):
+    X, G = features(*shape), matrices.random(shape[0], shape[1], shape[1], seed=1)
+    method = NewtonExact(iterations)
+    expected = newton_schulz_by_loops(covariance(X), iterations)
+    assert relative_error(covariance_pool(X, method, output="matrix"), expected) < 1e-13
+    assert relative_error(method(covariance(X)), expected) < 1e-13
+    exact = feature_gradient(lambda X: covariance_pool(X, output="matrix"), X, G)
+    got = feature_gradient(lambda X: covariance_pool(X, method, output="matrix"), X, G)
+    assert relative_error(got, exact) < 1e-14
+
+
 @shapes
 @pytest.mark.parametrize("count", [1, 2, 3, 200])
 def test_topn_is_the_truncated_root(shape, count):
@@ -216,6 +232,9 @@ PROMISES = {
     "svd-newton": (1e-13, 1e-4),
     "svd-taylor": (1e-13, 0.05),
     "svd-pade": (1e-13, 1e-12),
+    "newton-exact": (0.02, 1e-13),
+    "learned-power": (1e-13, 1e-13),
+    "learned-mixture": (0.01, 0.01),
 }
 
 
@@ -301,6 +320,9 @@ def test_resolve_method():
         (lambda: SVDTopN(count=0), "must be an integer >= 1, got 0"),
         (lambda: SVDNewton(iterations=0), "SVDNewton.iterations must be an integer >= 1, got 0"),
         (lambda: ISqrtCov(iterations=2.5), "ISqrtCov.iterations must be an integer >= 1, got 2.5"),
+        (lambda: NewtonExact(iterations=0), "NewtonExact.iterations must be an integer >= 1"),
+        (lambda: LearnedPower(exponent=0), "LearnedPower.exponent must be positive and finite"),
+        (lambda: LearnedMixture(exponent=1), "LearnedMixture.exponent must be between 0 and 1"),
         (lambda: MatrixLog(ridge=0), "MatrixLog.ridge must be positive"),
         (lambda: MatrixPower(exponent=-0.5), "MatrixPower.exponent must be positive"),
     ],

@@ -322,13 +322,19 @@ def pool(method: object, compute: torch.dtype, batch: FeatureBatch, X: Tensor) -
 
 
 def spectral(name: str, compute: torch.dtype) -> Check:
+    values = {
+        "newton-exact": functools.partial(isqrt_value, compute),
+        "learned-mixture": None,  # a root to a few per cent only
+    }
     gradients = {
         "exact": functools.partial(exact_gradient, compute),
+        "newton-exact": functools.partial(exact_gradient, compute),
+        "learned-power": functools.partial(exact_gradient, compute),
         "svd-newton": functools.partial(schulz_gradient, 10, True, compute),
     }
     return Check(
         functools.partial(pool, name, compute),
-        functools.partial(root_value, name, compute),
+        values.get(name, functools.partial(root_value, name, compute)),
         gradients.get(name),
         functools.partial(ends_of_range, compute),
         applies=functools.partial(fits, compute),

@@ -8,12 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from rootpool.nn import AveragePool, BranchPool, CovariancePool, Length, make_pool
+from rootpool.nn import (
+    AveragePool,
+    BranchPool,
+    CovariancePool,
+    Length,
+    learned_parameters,
+    make_pool,
+)
 
 from .cache import FeatureCache
 
@@ -150,8 +158,11 @@ def train_head(
 
 def _optimizer(module: nn.Sequential, schedule: Schedule) -> torch.optim.Optimizer:
     pool, classifier = module
-    groups = [
-        {"params": list(pool.parameters()), "lr": schedule.reduction_rate},
+    filters = learned_parameters(pool)
+    others = [p for p in pool.parameters() if not any(p is f for f in filters)]
+    groups: list[dict[str, Any]] = [
+        {"params": others, "lr": schedule.reduction_rate},
+        {"params": filters, "lr": schedule.reduction_rate, "weight_decay": 0.0},
         {"params": list(classifier.parameters()), "lr": schedule.classifier_rate},
     ]
     return torch.optim.SGD(

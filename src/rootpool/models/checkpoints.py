@@ -23,6 +23,7 @@ from .spec import ModelSpec
 __all__ = ["check_fit", "load_checkpoint", "save_checkpoint"]
 
 _SPEC = "rootpool.spec"
+_FILTER = ".learned."  # in the names of the parameters of learned filters
 
 
 def save_checkpoint(
@@ -65,7 +66,8 @@ def load_checkpoint(
             begin with ``module.``.
         model: the network to load into; None makes the one that the file describes.
         pool: the method of the new network; None for the method in the file, or ``"exact"`` if the
-            file names none. No weight depends on it. Not together with ``model``.
+            file names none. No weight depends on it, except those of learned filters, which start with
+            new values where the methods differ. Not together with ``model``.
         num_classes: for fine-tuning on other classes: if the file has a different number, the last
             layer starts with new random weights. None keeps the number in the file.
         options: of the new network, such as ``last_stride``, which foreign files do not contain: it is
@@ -121,7 +123,8 @@ def _make(
         **{**spec.options, **options},
     )
     with torch.device("meta"):  # without memory: first check that the description fits the weights
-        check_fit(make(num_classes=spec.num_classes).state_dict(), tensors, os.fspath(path))
+        expected = make(num_classes=spec.num_classes).state_dict()
+    check_fit(expected, _with_filters(expected, tensors), os.fspath(path))
     return make(num_classes=num_classes or spec.num_classes)
 
 
@@ -130,6 +133,7 @@ def _load(
 ) -> None:
     """Load all tensors, except those of a last layer that starts with new weights."""
     expected = model.state_dict()
+    tensors = _with_filters(expected, tensors)
     last = _last_layer(expected)
     if last in tensors and tensors[last].shape[0] != model.num_classes:
         if num_classes != model.num_classes:
@@ -141,6 +145,18 @@ def _load(
             tensors[key] = expected[key]
     check_fit(expected, tensors, path)
     model.load_state_dict(tensors)
+
+
+def _with_filters(
+    expected: Mapping[str, Tensor], tensors: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    """The tensors of a file with the learned filters of the network, and no others.
+
+    A filter belongs to the method. Where the file has another one, or none, it begins anew.
+    """
+    own = {key: value for key, value in expected.items() if _FILTER in key}
+    kept = {key: value for key, value in tensors.items() if _FILTER not in key or key in own}
+    return own | kept
 
 
 def check_fit(expected: Mapping[str, Tensor], tensors: Mapping[str, Tensor], path: str) -> None:

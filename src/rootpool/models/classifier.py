@@ -12,8 +12,8 @@ __all__ = ["PooledClassifier"]
 class PooledClassifier(nn.Module):
     """``classifier(pool(backbone(images)))``.
 
-    Nothing in the ``state_dict`` depends on the method of the pooling, which can be changed on a live
-    network: ``model.pool.method = "svd-pade"``.
+    Nothing in the ``state_dict`` depends on the method of the pooling, except for the parameters of
+    learned filters. It can be changed on a live network: ``model.pool.method = "svd-pade"``.
 
     Args:
         backbone: images to one feature map, ``(B, C, H, W)`` or ``(B, C, N)``.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from rootpool.nn import learned_parameters
+
 from .classifier import PooledClassifier
 
 __all__ = ["parameter_groups"]
@@ -19,7 +21,8 @@ def parameter_groups(
 
     The defaults are the paper's for fine-grained data: 6e-3 for the last layer and 1.2e-3 for all others.
     These include the reduction, because the checkpoint has a trained one. If yours is new, give it its
-    own rate with ``pool_lr``.
+    own rate with ``pool_lr``. The parameters of a learned filter are always new: they have the rate of
+    the classifier, and no weight decay.
 
     Frozen parameters and empty groups are left out.
 
@@ -36,13 +39,15 @@ def parameter_groups(
     >>> [(group["name"], group["lr"]) for group in optimizer.param_groups]
     [('backbone', 0.0012), ('classifier', 0.006)]
     """
-    parts = (
-        ("backbone", model.backbone, backbone_lr),
-        ("pool", model.pool, backbone_lr if pool_lr is None else pool_lr),
-        ("classifier", model.classifier, lr),
-    )
-    groups = [
-        {"name": name, "params": [p for p in part.parameters() if p.requires_grad], "lr": rate}
-        for name, part, rate in parts
+    filters = learned_parameters(model)
+    pool = [p for p in model.pool.parameters() if not any(p is f for f in filters)]
+    pool_lr = backbone_lr if pool_lr is None else pool_lr
+    groups: list[dict[str, Any]] = [
+        {"name": "backbone", "params": model.backbone.parameters(), "lr": backbone_lr},
+        {"name": "pool", "params": pool, "lr": pool_lr},
+        {"name": "filter", "params": filters, "lr": lr, "weight_decay": 0.0},
+        {"name": "classifier", "params": model.classifier.parameters(), "lr": lr},
     ]
+    for group in groups:
+        group["params"] = [p for p in group["params"] if p.requires_grad]
     return [group for group in groups if group["params"]]

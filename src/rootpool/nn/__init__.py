@@ -3,14 +3,16 @@
 from .branches import BranchPool
 from .covariance import Covariance, covariance
 from .kernel_roots import SVDPI, KernelRoot, MPNCov, SVDPade, SVDTaylor, SVDTopN, SVDTrunc
+from .learned import LearnedFilter, LearnedMixture, LearnedPower
 from .method import KernelBound, Method
+from .newton_exact import NewtonExact
 from .newton_root import SVDNewton
 from .normalisations import ISqrtCov, MatrixLog, MatrixPower, PlainCovariance, SignedSqrt
 from .pooling import AveragePool, CovariancePool, covariance_pool, make_pool, resolve_pool
 from .registry import METHODS, is_registered, method_names, register, resolve_method
 from .scaling import Factor, Length, Scaling
 from .spectral_roots import Exact, SpectralRoot
-from .switching import covariance_pools, set_method, using_method
+from .switching import covariance_pools, learned_parameters, set_method, using_method
 from .whitening import Whitening
 
 __all__ = [
@@ -25,11 +27,15 @@ __all__ = [
     "ISqrtCov",
     "KernelBound",
     "KernelRoot",
+    "LearnedFilter",
+    "LearnedMixture",
+    "LearnedPower",
     "Length",
     "MPNCov",
     "MatrixLog",
     "MatrixPower",
     "Method",
+    "NewtonExact",
     "PlainCovariance",
     "SVDNewton",
     "SVDPade",
@@ -44,6 +50,7 @@ __all__ = [
     "covariance_pool",
     "covariance_pools",
     "is_registered",
+    "learned_parameters",
     "make_pool",
     "method_names",
     "register",

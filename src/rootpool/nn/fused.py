@@ -11,6 +11,8 @@ On CPUs a thread takes a few images at a time through all steps, so that what on
 in the cache for the next. The batch is cut by its shape alone, whatever the number of threads. On other
 devices everything stays in the calling thread, and so on its current stream.
 
+Learned filters have parameters, theta; the diagonal of the same matrices gives the gradient to them.
+
 The method is passed as an object. Only the operators for tracers (``torch.compile``, ``torch.export``)
 need it as text: the name under which it is registered, and its fields.
 """
@@ -114,15 +116,9 @@ def _normalise(Y: Tensor) -> Tensor | float:
 
 
 def _write_root(method: SpectralRoot, W: Tensor, s: Tensor, out: Tensor) -> None:
-    """``out <- W diag(1 - f_0/s) W^T + f_0 I`` with the root ``f_0`` of the floor, or its triangle."""
-    base = math.sqrt(method.floor(s.dtype))
-    left = W
-    if base or method.keep is not None:
-        # Not 0 / s: torch multiplies with the reciprocal, which is infinite for denormal numbers.
-        share = (1 - base / torch.where(s > 0, s, torch.inf)).clamp_min(0) if base else s.sign()
-        if method.keep is not None:
-            share[:, : max(0, share.shape[1] - method.keep)] = 0
-        left = W * share.unsqueeze(-2)
+    """``out <- W diag(shares) W^T + f_0 I`` with the root ``f_0`` of the floor, or its triangle."""
+    base, share = math.sqrt(method.floor(s.dtype)), method.shares(s)
+    left = W if share is None else W * share.unsqueeze(-2)
     d = W.shape[1]
     if out.dim() == 3:
         out.copy_(torch.bmm(left, W.mT))
@@ -135,12 +131,16 @@ def _write_root(method: SpectralRoot, W: Tensor, s: Tensor, out: Tensor) -> None
             out[:, k * d - k * (k - 1) // 2] += base
 
 
-def _feature_gradient(method: SpectralRoot, g: Tensor, W: Tensor, K: Tensor, s: Tensor) -> Tensor:
+def _gradients(
+    method: SpectralRoot, g: Tensor, W: Tensor, K: Tensor, s: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Gradients to the features ``(b, d, N)`` and, for each map, to the parameters ``(b, k)``."""
     T = torch.bmm((g + g.mT).to(W.dtype), W) if g.dim() == 3 else unpack_times(g, W)
-    inner, columns = method.inner(s, torch.bmm(W.mT, T))
+    Z = torch.bmm(W.mT, T)
+    inner, columns = method.inner(s, Z)
     if columns is not None:
         T *= columns.unsqueeze(-2)
-    return torch.bmm(T.baddbmm_(W, inner), K)
+    return torch.bmm(T.baddbmm_(W, inner), K), method.parameter_gradients(s, Z)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -187,9 +187,9 @@ def _allocate(X: Tensor, dtype: torch.dtype, output: str, save: bool) -> tuple[T
 
 
 def _forward(
-    X: Tensor, method: SpectralRoot, dtype: torch.dtype, output: str, save: bool
+    X: Tensor, theta: Tensor, method: SpectralRoot, dtype: torch.dtype, output: str, save: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    X = X.detach()
+    X, method = X.detach(), method.at(theta.detach().to(dtype))
     out, W, K, s = _allocate(X, dtype, output, save)
 
     def work(piece: slice) -> None:
@@ -205,16 +205,18 @@ def _forward(
     return out, W, K, s
 
 
-def _backward(g: Tensor, W: Tensor, K: Tensor, s: Tensor, method: SpectralRoot) -> Tensor:
-    g = g.contiguous()
+def _backward(
+    g: Tensor, theta: Tensor, W: Tensor, K: Tensor, s: Tensor, method: SpectralRoot
+) -> tuple[Tensor, Tensor]:
+    g, method = g.contiguous(), method.at(theta.detach().to(W.dtype))
     B, d, N = W.shape[0], W.shape[1], K.shape[2]
-    gradient = g.new_empty(B, d, N)
+    gradient, by_map = g.new_empty(B, d, N), W.new_empty(B, len(theta))
 
     def work(piece: slice) -> None:
-        gradient[piece] = _feature_gradient(method, g[piece], W[piece], K[piece], s[piece])
+        gradient[piece], by_map[piece] = _gradients(method, g[piece], W[piece], K[piece], s[piece])
 
     _run(work, g, d, N)
-    return gradient
+    return gradient, by_map.sum(0).to(theta.dtype)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -254,24 +256,30 @@ def _decoded(text: str) -> SpectralRoot:
 
 @torch.library.custom_op("rootpool::covariance_root", mutates_args=())
 def _forward_op(
-    X: Tensor, method: str, dtype: torch.dtype, output: str, save: bool
+    X: Tensor, theta: Tensor, method: str, dtype: torch.dtype, output: str, save: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    return _forward(X, _decoded(method), dtype, output, save)
+    return _forward(X, theta, _decoded(method), dtype, output, save)
 
 
 @torch.library.custom_op("rootpool::covariance_root_backward", mutates_args=())
-def _backward_op(g: Tensor, W: Tensor, K: Tensor, s: Tensor, method: str) -> Tensor:
-    return _backward(g, W, K, s, _decoded(method))
+def _backward_op(
+    g: Tensor, theta: Tensor, W: Tensor, K: Tensor, s: Tensor, method: str
+) -> tuple[Tensor, Tensor]:
+    return _backward(g, theta, W, K, s, _decoded(method))
 
 
 @_forward_op.register_fake
-def _(X: Tensor, method: str, dtype: torch.dtype, output: str, save: bool) -> tuple[Tensor, ...]:
+def _(
+    X: Tensor, theta: Tensor, method: str, dtype: torch.dtype, output: str, save: bool
+) -> tuple[Tensor, ...]:
     return _allocate(X, dtype, output, save)
 
 
 @_backward_op.register_fake
-def _(g: Tensor, W: Tensor, K: Tensor, s: Tensor, method: str) -> Tensor:
-    return g.new_empty(W.shape[0], W.shape[1], K.shape[2])
+def _(
+    g: Tensor, theta: Tensor, W: Tensor, K: Tensor, s: Tensor, method: str
+) -> tuple[Tensor, Tensor]:
+    return g.new_empty(W.shape[0], W.shape[1], K.shape[2]), torch.empty_like(theta)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -281,42 +289,48 @@ def _(g: Tensor, W: Tensor, K: Tensor, s: Tensor, method: str) -> Tensor:
 class _CovarianceRoot(torch.autograd.Function):
     @staticmethod
     def forward(
-        X: Tensor, method: SpectralRoot | str, dtype: torch.dtype, output: str
+        X: Tensor, theta: Tensor, method: SpectralRoot | str, dtype: torch.dtype, output: str
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         if isinstance(method, SpectralRoot) and is_plain(X):
-            return _forward(X, method, dtype, output, True)
-        out, W, K, s = _forward_op(X, _encoded(method), dtype, output, True)
+            return _forward(X, theta, method, dtype, output, True)
+        out, W, K, s = _forward_op(X, theta, _encoded(method), dtype, output, True)
         return out, W, K, s
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        X, ctx.method, *_ = inputs
+        X, theta, ctx.method, *_ = inputs
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(*output[1:])
-        ctx.save_for_backward(X, *output[1:])
+        ctx.save_for_backward(X, theta, *output[1:])
 
     @staticmethod
     def backward(ctx: Any, g: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
         if g is None:
-            return None, None, None, None
-        X, W, K, s = ctx.saved_tensors
-        return _FeatureGradient.apply(X, g, W, K, s, ctx.method), None, None, None
+            return None, None, None, None, None
+        X, theta, W, K, s = ctx.saved_tensors
+        return *_Gradients.apply(X, theta, g, W, K, s, ctx.method), None, None, None
 
 
-class _FeatureGradient(torch.autograd.Function):
+class _Gradients(torch.autograd.Function):
     """The backward. ``X`` is an input only so that a second derivative meets the refusal below."""
 
     @staticmethod
     def forward(
-        X: Tensor, g: Tensor, W: Tensor, K: Tensor, s: Tensor, method: SpectralRoot | str
-    ) -> Tensor:
+        X: Tensor,
+        theta: Tensor,
+        g: Tensor,
+        W: Tensor,
+        K: Tensor,
+        s: Tensor,
+        method: SpectralRoot | str,
+    ) -> tuple[Tensor, Tensor]:
         if isinstance(method, SpectralRoot) and is_plain(g):
-            return _backward(g, W, K, s, method)
-        gradient: Tensor = _backward_op(g, W, K, s, _encoded(method))
-        return gradient
+            return _backward(g, theta, W, K, s, method)
+        to_features, to_parameters = _backward_op(g, theta, W, K, s, _encoded(method))
+        return to_features, to_parameters
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         pass
 
     @staticmethod
@@ -333,7 +347,9 @@ def check_traceable(method: SpectralRoot) -> None:
         _encoded(method)
 
 
-def fused_root(X: Tensor, method: SpectralRoot, dtype: torch.dtype, output: str) -> Tensor:
+def fused_root(
+    X: Tensor, method: SpectralRoot, dtype: torch.dtype, output: str, theta: Tensor
+) -> Tensor:
     """Roots of the covariances of features ``(B, C, N)``, with their gradient to the features.
 
     Args:
@@ -341,9 +357,11 @@ def fused_root(X: Tensor, method: SpectralRoot, dtype: torch.dtype, output: str)
         method: any spectral root; under tracers it must be registered.
         dtype: what to compute in.
         output: ``"triangle"`` or ``"matrix"``.
+        theta: trainable parameters of the method, ``(k,)``.
     """
-    if is_plain(X) and not (X.requires_grad and torch.is_grad_enabled()):
-        return _forward(X, method, dtype, output, False)[0]
+    differentiated = torch.is_grad_enabled() and (X.requires_grad or theta.requires_grad)
+    if is_plain(X) and not differentiated:
+        return _forward(X, theta, method, dtype, output, False)[0]
     described = _encoded(method) if torch.compiler.is_compiling() else method
-    result: Tensor = _CovarianceRoot.apply(X, described, dtype, output)[0]
+    result: Tensor = _CovarianceRoot.apply(X, theta, described, dtype, output)[0]
     return result

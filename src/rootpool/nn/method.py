@@ -45,6 +45,10 @@ class Method(ABC):
     def __call__(self, P: Tensor) -> Tensor:
         """Normalise covariances."""
 
+    def initial_parameters(self) -> tuple[float, ...]:
+        """The trainable parameters at the start of a training; empty for all but learned filters."""
+        return ()
+
     def kernel_bound(self, dtype: torch.dtype = torch.float64) -> KernelBound | None:
         """The largest entry of the kernel in its gradient; None if it has no kernel, or no known bound."""
         return None

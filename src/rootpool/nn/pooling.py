@@ -29,6 +29,7 @@ def covariance_pool(
     *,
     compute_dtype: torch.dtype = torch.float64,
     output: str = "triangle",
+    parameters: Tensor | None = None,
 ) -> Tensor:
     r"""Normalised covariances of feature maps, with their gradient to the features.
 
@@ -47,6 +48,8 @@ def covariance_pool(
         output: ``"triangle"``, ``(B, C (C + 1) / 2)`` in row-major order; ``"isometric"``, the
             same with off-diagonal entries times the root of 2, so that inner products are those of the
             matrices; or ``"matrix"``.
+        parameters: of a :class:`LearnedFilter`, ``(k,)``, which get their gradient too; None for those
+            that it starts with.
 
     Returns:
         The representation in the dtype of the features. That of one map does not depend on what else is
@@ -59,7 +62,8 @@ def covariance_pool(
     torch.Size([2, 36])
     """
     _check_options(compute_dtype, output)
-    return _pool(features, resolve_method(method), compute_dtype, output)
+    method = resolve_method(method)
+    return _pool(features, method, compute_dtype, output, _parameters(method, parameters))
 
 
 def _check_options(compute_dtype: torch.dtype, output: str) -> None:
@@ -72,7 +76,22 @@ def _check_options(compute_dtype: torch.dtype, output: str) -> None:
         raise ValueError(f"output must be one of {', '.join(OUTPUTS)}, got {output!r}")
 
 
-def _pool(features: Tensor, method: Method, dtype: torch.dtype, output: str) -> Tensor:
+def _parameters(method: Method, parameters: Tensor | None) -> Tensor:
+    """The given parameters of a method, or its initial ones; empty for most methods."""
+    initial = method.initial_parameters()
+    if parameters is None:
+        return torch.tensor(initial, dtype=torch.float64)
+    if parameters.shape != (len(initial),):
+        raise ValueError(
+            f"{method} has {len(initial)} trainable parameters: expected the shape "
+            f"({len(initial)},), got {tuple(parameters.shape)}"
+        )
+    return parameters
+
+
+def _pool(
+    features: Tensor, method: Method, dtype: torch.dtype, output: str, parameters: Tensor
+) -> Tensor:
     X = flatten_positions(features, "covariance_pool")
     form = "matrix" if output == "matrix" else "triangle"
     root = method if isinstance(method, SpectralRoot) and method.fused else None
@@ -81,7 +100,7 @@ def _pool(features: Tensor, method: Method, dtype: torch.dtype, output: str) -> 
         check_traceable(root)
     with torch.autocast(X.device.type, enabled=False):  # half precision would undo compute_dtype
         if root is not None:
-            Q = fused_root(X, root, dtype, form)
+            Q = fused_root(X, root, dtype, form, parameters.to(X.device))
         else:
             Q = method(covariance(X.to(dtype)))
             Q = Q if form == "matrix" else to_triangle(Q)
@@ -141,7 +160,10 @@ class CovariancePool(_Pool):
     """Global covariance pooling: optional reduction, covariance, normalisation, upper triangle.
 
     The method can be changed on a live module (``pool.method = "svd-pade"``): no parameter, buffer or
-    optimizer state depends on it. That is what hybrid training does.
+    optimizer state depends on it. That is what hybrid training does. The exception are learned filters:
+    their parameters are in ``pool.learned`` by the name of the method from the first time that it is
+    assigned, and stay there, as they have been learned, when the method changes. Give them to the
+    optimizer without weight decay (:func:`learned_parameters`).
 
     Args:
         in_channels: channels of the features.
@@ -177,7 +199,8 @@ class CovariancePool(_Pool):
         _check_options(compute_dtype, output)
         self.compute_dtype = compute_dtype
         self.output = output
-        self._method = resolve_method(method)
+        self.learned = nn.ParameterDict()
+        self.method = method
 
     @property
     def method(self) -> Method:
@@ -187,6 +210,9 @@ class CovariancePool(_Pool):
     @method.setter
     def method(self, method: str | Method) -> None:
         self._method = resolve_method(method)
+        initial = self._method.initial_parameters()
+        if initial and self._method.name not in self.learned:
+            self.learned[self._method.name] = nn.Parameter(torch.tensor(initial))
 
     @property
     def out_features(self) -> int:
@@ -195,7 +221,10 @@ class CovariancePool(_Pool):
 
     def pool(self, features: Tensor) -> Tensor:
         """Pool reduced features."""
-        return _pool(features, self._method, self.compute_dtype, self.output)
+        method = self._method
+        learned = self.learned[method.name] if method.initial_parameters() else None
+        parameters = _parameters(method, learned)
+        return _pool(features, method, self.compute_dtype, self.output, parameters)
 
     def extra_repr(self) -> str:
         return (

@@ -8,7 +8,9 @@ from typing import Any, TypeVar
 from rootpool.unknown import unknown_name
 
 from .kernel_roots import SVDPI, MPNCov, SVDPade, SVDTaylor, SVDTopN, SVDTrunc
+from .learned import LearnedMixture, LearnedPower
 from .method import SOURCES, Method
+from .newton_exact import NewtonExact
 from .newton_root import SVDNewton
 from .normalisations import ISqrtCov, MatrixLog, MatrixPower, PlainCovariance, SignedSqrt
 from .spectral_roots import Exact
@@ -27,6 +29,9 @@ METHODS: dict[str, type[Method]] = {
         SVDNewton,
         SVDTaylor,
         SVDPade,
+        NewtonExact,
+        LearnedPower,
+        LearnedMixture,
         PlainCovariance,
         MatrixLog,
         MatrixPower,

@@ -24,6 +24,7 @@ For the exact gradient :math:`L_{ij} = 1/(s_i + s_j)` and :math:`l_i = 1/s_i`, w
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
@@ -35,7 +36,7 @@ from rootpool.linalg import sqrtm
 
 from .method import KernelBound, Method
 
-__all__ = ["Exact", "SpectralRoot", "assemble", "power_of_two"]
+__all__ = ["Exact", "SpectralRoot", "assemble", "power_of_two", "relative"]
 
 
 class SpectralRoot(Method):
@@ -59,6 +60,21 @@ class SpectralRoot(Method):
         """How many of the largest eigenvalues to keep; None: all."""
         return None
 
+    def shares(self, s: Tensor) -> Tensor | None:
+        """The shares of the columns of W in ``W diag(shares) W^T + sqrt(floor) I``; None: ones.
+
+        Args:
+            s: roots of the eigenvalues, ascending, ``(B, r)``; dropped ones are 0.
+        """
+        base = math.sqrt(self.floor(s.dtype))
+        if not base and self.keep is None:
+            return None
+        # Not 0 / s: torch multiplies with the reciprocal, which is infinite for denormal numbers.
+        share = (1 - base / torch.where(s > 0, s, torch.inf)).clamp_min(0) if base else s.sign()
+        if self.keep is not None:
+            share[:, : max(0, share.shape[1] - self.keep)] = 0
+        return share
+
     @abstractmethod
     def inner(self, s: Tensor, Z: Tensor) -> tuple[Tensor, Tensor | None]:
         r"""The matrix between W and :math:`s^{-1/2} V^T`, and the column scale of 2SW (None: ones).
@@ -68,10 +84,25 @@ class SpectralRoot(Method):
             Z: :math:`W^T (2S) W`, ``(B, r, r)``.
         """
 
+    def at(self, parameters: Tensor) -> SpectralRoot:
+        """The method with given values ``(k,)`` of its trainable parameters; itself if it has none."""
+        return self
+
+    def parameter_gradients(self, s: Tensor, Z: Tensor) -> Tensor:
+        """The gradient to the trainable parameters from each map, ``(B, k)``; arguments of `inner`."""
+        return s.new_empty(len(s), 0)
+
 
 def power_of_two(s: Tensor) -> Tensor:
     """A power of two near the largest ``s``, ``(B, 1)``."""
     return torch.ldexp(torch.ones_like(s[:, -1:]), torch.frexp(s[:, -1:]).exponent)
+
+
+def relative(s: Tensor) -> Tensor:
+    """``s`` over the root of its sum of squares, ``(B, r)``: in units of the root of the trace."""
+    s = s / power_of_two(s)  # whose squares neither overflow nor vanish
+    norm = torch.linalg.vector_norm(s, dim=-1, keepdim=True)
+    return s / torch.where(norm == 0, 1, norm)
 
 
 def assemble(L: Tensor, null: Tensor, s: Tensor, Z: Tensor) -> tuple[Tensor, Tensor]:

@@ -11,7 +11,7 @@ from .method import Method
 from .pooling import CovariancePool
 from .registry import resolve_method
 
-__all__ = ["covariance_pools", "set_method", "using_method"]
+__all__ = ["covariance_pools", "learned_parameters", "set_method", "using_method"]
 
 
 def covariance_pools(model: nn.Module) -> dict[str, CovariancePool]:
@@ -21,6 +21,16 @@ def covariance_pools(model: nn.Module) -> dict[str, CovariancePool]:
     {'1': CovariancePool(...)}
     """
     return {name: m for name, m in model.named_modules() if isinstance(m, CovariancePool)}
+
+
+def learned_parameters(model: nn.Module) -> list[nn.Parameter]:
+    """The parameters of learned filters in a model, which want no weight decay.
+
+    >>> learned_parameters(CovariancePool(8, "learned-power"))
+    [Parameter containing:
+    tensor([-0.6931], requires_grad=True)]
+    """
+    return [p for pool in covariance_pools(model).values() for p in pool.learned.values()]
 
 
 def set_method(model: nn.Module, method: str | Method) -> None:

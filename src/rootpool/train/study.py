@@ -17,6 +17,7 @@ import lightning.pytorch as pl
 
 from rootpool.analysis.records import read_json, to_json
 from rootpool.jobs import Event, Job, Report, result_file, run_jobs, stable_key, versions
+from rootpool.nn import LearnedFilter, resolve_pool
 from rootpool.recipes import merge
 
 from .hybrid import HybridSchedule
@@ -50,8 +51,11 @@ class Trial:
 
     @property
     def first_stage(self) -> Trial | None:
-        """The run up to the switch of a hybrid one, or None."""
-        if self.config.get("hybrid") is None:
+        """The run up to the switch of a hybrid one, or None.
+
+        None too if the last stage learns a filter: its parameters are in the optimizer from the start.
+        """
+        if self.config.get("hybrid") is None or self._learns:
             return None
         schedule = HybridSchedule(**self.config["hybrid"])
         start = {"method": schedule.start, "method_options": None}
@@ -60,6 +64,12 @@ class Trial:
             {"model": start, "trainer": {"max_epochs": schedule.switch_epoch}},
         )
         return Trial(f"{schedule.start}, first {schedule.switch_epoch} epochs", config, self.tags)
+
+    @property
+    def _learns(self) -> bool:
+        model = self.config.get("model", {})
+        method = resolve_pool(model.get("method", "exact"), **(model.get("method_options") or {}))
+        return isinstance(method, LearnedFilter)
 
 
 def run_trials(
