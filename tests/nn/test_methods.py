@@ -20,6 +20,7 @@ from rootpool.nn import (
     MatrixLog,
     MatrixPower,
     NewtonExact,
+    NewtonFused,
     PlainCovariance,
     SignedSqrt,
     SpectralRoot,
@@ -178,6 +179,18 @@ def test_newton_exact_has_the_value_of_the_iteration_and_the_exact_gradient(shap
     assert relative_error(got, exact) < 1e-14
 
 
+@pytest.mark.parametrize("iterations", [1, 3, 5, 15])
+@shapes
+def test_newton_fused_is_the_iteration(shape, iterations):
+    X, G = features(*shape), matrices.random(shape[0], shape[1], shape[1], seed=1)
+    method = NewtonFused(iterations)
+    expected = newton_schulz_by_loops(covariance(X), iterations)
+    assert relative_error(covariance_pool(X, method, output="matrix"), expected) < 1e-12
+    by_loops = feature_gradient(lambda X: newton_schulz_by_loops(covariance(X), iterations), X, G)
+    fused = feature_gradient(lambda X: covariance_pool(X, method, output="matrix"), X, G)
+    assert relative_error(fused, by_loops) < 1e-12
+
+
 @shapes
 @pytest.mark.parametrize("count", [1, 2, 3, 200])
 def test_topn_is_the_truncated_root(shape, count):
@@ -233,6 +246,7 @@ PROMISES = {
     "svd-taylor": (1e-13, 0.05),
     "svd-pade": (1e-13, 1e-12),
     "newton-exact": (0.02, 1e-13),
+    "newton-fused": (0.02, 0.15),
     "learned-power": (1e-13, 1e-13),
     "learned-mixture": (0.01, 0.01),
 }
@@ -273,6 +287,10 @@ def test_baselines_by_their_definitions(shape):
     assert torch.allclose(pool("signed-sqrt"), P.sign() * P.abs().sqrt())
     assert torch.allclose(pool("power"), pool("exact"), atol=1e-7)
     assert torch.allclose(pool(MatrixPower(1.0)), P)
+    scaled = pool(MatrixPower(0.3, keep_norm=True))
+    norms = pool("exact").flatten(1).norm(dim=1)[:, None, None]
+    power = pool(MatrixPower(0.3))
+    assert torch.allclose(scaled, power / power.flatten(1).norm(dim=1)[:, None, None] * norms)
     ridge = 1e-3 * torch.eye(shape[1])
     assert torch.allclose(torch.linalg.matrix_exp(pool("log")), P + ridge)
 

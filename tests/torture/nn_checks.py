@@ -324,6 +324,7 @@ def pool(method: object, compute: torch.dtype, batch: FeatureBatch, X: Tensor) -
 def spectral(name: str, compute: torch.dtype) -> Check:
     values = {
         "newton-exact": functools.partial(isqrt_value, compute),
+        "newton-fused": functools.partial(isqrt_value, compute),
         "learned-mixture": None,  # a root to a few per cent only
     }
     gradients = {
@@ -331,6 +332,7 @@ def spectral(name: str, compute: torch.dtype) -> Check:
         "newton-exact": functools.partial(exact_gradient, compute),
         "learned-power": functools.partial(exact_gradient, compute),
         "svd-newton": functools.partial(schulz_gradient, 10, True, compute),
+        "newton-fused": functools.partial(schulz_gradient, 5, True, compute),
     }
     return Check(
         functools.partial(pool, name, compute),

@@ -21,6 +21,7 @@ from rootpool.nn import (
     Length,
     learned_parameters,
     make_pool,
+    resolve_pool,
 )
 
 from .cache import FeatureCache
@@ -40,6 +41,7 @@ class Branch:
         reduction: channels after a 1x1 convolution with batch norm and ReLU; None for none.
         length: of the vector.
         power: applied to its entries before that; 0.5 for signed square roots.
+        options: parameters of the method, such as ``(("iterations", 3),)``.
     """
 
     stage: str
@@ -47,14 +49,14 @@ class Branch:
     reduction: int | None = None
     length: float = 4.0
     power: float = 1.0
+    options: tuple[tuple[str, float], ...] = ()
 
     def pool(self, channels: int) -> CovariancePool | AveragePool:
         """The module."""
         scaling = Length(self.length, self.power)
+        method = resolve_pool(self.method, **dict(self.options))
         with torch.random.fork_rng(devices=[]):
-            pool = make_pool(
-                channels, self.method, self.reduction, output="isometric", scaling=scaling
-            )
+            pool = make_pool(channels, method, self.reduction, output="isometric", scaling=scaling)
         # PyTorch's own initialisation, for which the rates of the schedules were chosen: its weights are
         # smaller than those of CovariancePool and learn faster.
         for layer in pool.reduction.children():

@@ -126,7 +126,8 @@ def results_table(
 
 
 def _describe(branch: Branch) -> str:
-    parts = [branch.stage, branch.method]
+    options = ", ".join(f"{name}={value:g}" for name, value in branch.options)
+    parts = [branch.stage, f"{branch.method}({options})" if options else branch.method]
     if branch.reduction is not None:
         parts.insert(1, f"1x1 to {branch.reduction}")
     if branch.power != 1:

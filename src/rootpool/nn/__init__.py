@@ -5,8 +5,8 @@ from .covariance import Covariance, covariance
 from .kernel_roots import SVDPI, KernelRoot, MPNCov, SVDPade, SVDTaylor, SVDTopN, SVDTrunc
 from .learned import LearnedFilter, LearnedMixture, LearnedPower
 from .method import KernelBound, Method
-from .newton_exact import NewtonExact
 from .newton_root import SVDNewton
+from .newton_value import NewtonExact, NewtonFused
 from .normalisations import ISqrtCov, MatrixLog, MatrixPower, PlainCovariance, SignedSqrt
 from .pooling import AveragePool, CovariancePool, covariance_pool, make_pool, resolve_pool
 from .registry import METHODS, is_registered, method_names, register, resolve_method
@@ -36,6 +36,7 @@ __all__ = [
     "MatrixPower",
     "Method",
     "NewtonExact",
+    "NewtonFused",
     "PlainCovariance",
     "SVDNewton",
     "SVDPade",

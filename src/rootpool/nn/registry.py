@@ -10,8 +10,8 @@ from rootpool.unknown import unknown_name
 from .kernel_roots import SVDPI, MPNCov, SVDPade, SVDTaylor, SVDTopN, SVDTrunc
 from .learned import LearnedMixture, LearnedPower
 from .method import SOURCES, Method
-from .newton_exact import NewtonExact
 from .newton_root import SVDNewton
+from .newton_value import NewtonExact, NewtonFused
 from .normalisations import ISqrtCov, MatrixLog, MatrixPower, PlainCovariance, SignedSqrt
 from .spectral_roots import Exact
 
@@ -30,6 +30,7 @@ METHODS: dict[str, type[Method]] = {
         SVDTaylor,
         SVDPade,
         NewtonExact,
+        NewtonFused,
         LearnedPower,
         LearnedMixture,
         PlainCovariance,
