@@ -26,11 +26,12 @@ def transcription(G, lam, U, kernel):
     K = torch.zeros(B, d, d, dtype=torch.float64)
     for b in range(B):
         for i in range(d):
-            for j in range(i + 1, d):
-                K[b, i, j] = kernel(float(lam[b, i]), float(lam[b, j]))
-    finite = [float(k) for k in K.flatten() if 0 < k < math.inf]
-    K[math.inf == K] = max(finite, default=0.0)
-    K = K - K.mT
+            for j in range(d):
+                if i != j:
+                    larger, smaller = sorted((float(lam[b, i]), float(lam[b, j])))[::-1]
+                    K[b, i, j] = kernel(larger, smaller) * (1 if lam[b, i] >= lam[b, j] else -1)
+    finite = [float(k) for k in K.flatten() if abs(k) < math.inf]
+    K[K.isposinf()] = max(finite)
     G, lam, U = G.double(), lam.double(), U.double()
     found = torch.zeros(B, d, d, dtype=torch.float64)
     for b in range(B):
@@ -85,8 +86,11 @@ def test_infinities_become_the_largest_finite_entry_of_the_batch():
     lam = torch.tensor([[3.0, 3.0, 1.0], [4.0, 3.75, 1.0]], dtype=torch.float64)
     K = published_kernel(lam, kernel)
     assert float(K[0, 0, 1]) == float(K[1, 0, 1]) == 4.0  # the tie, and 1 / (4 - 3.75)
-    assert torch.equal(K, -K.mT)
-    assert not published_kernel(lam[:1, :2], kernel).any()  # nothing finite to take
+    assert float(K[0, 1, 0]) == 4.0  # positive on both sides
+    assert float(K[1, 1, 0]) == -4.0
+    assert not published_kernel(
+        lam[:1, :2], kernel
+    ).any()  # no finite entry but those of the diagonal
     assert published_kernel(lam[:0], kernel).shape == (0, 3, 3)
 
 

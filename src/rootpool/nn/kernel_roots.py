@@ -27,7 +27,7 @@ from rootpool.linalg.rules import Rule
 from rootpool.linalg.scalar import FUNCTIONS, ScalarFunction
 
 from .method import KernelBound
-from .published import pade_coefficients, polynomial, published_root
+from .published import pade_coefficients, published_root, sum_of_powers
 from .spectral_roots import SpectralRoot, assemble, power_of_two
 
 __all__ = [
@@ -178,7 +178,7 @@ class SVDPI(KernelRoot):
         return PowerIteration(self.iterations)
 
     def pair_kernel(self, larger: Tensor, smaller: Tensor) -> Tensor:
-        return polynomial((1.0,) * self.iterations, smaller / larger) / larger
+        return sum_of_powers((1.0,) * self.iterations, smaller / larger) / larger
 
     def kernel_bound(self, dtype: torch.dtype = torch.float64) -> KernelBound:
         return KernelBound(self.iterations / torch.finfo(dtype).eps, "K / eps", TIE)
@@ -200,7 +200,7 @@ class SVDTaylor(KernelRoot):
         return Taylor(self.degree)
 
     def pair_kernel(self, larger: Tensor, smaller: Tensor) -> Tensor:
-        return polynomial((1.0,) * (self.degree + 1), smaller / larger) / larger
+        return sum_of_powers((1.0,) * (self.degree + 1), smaller / larger) / larger
 
     def kernel_bound(self, dtype: torch.dtype = torch.float64) -> KernelBound:
         return KernelBound((self.degree + 1) / torch.finfo(dtype).eps, "(K + 1) / eps", TIE)
@@ -223,7 +223,8 @@ class SVDPade(KernelRoot):
 
     def pair_kernel(self, larger: Tensor, smaller: Tensor) -> Tensor:
         p, q = pade_coefficients(self.degree)
-        return polynomial(p, smaller / larger) / polynomial(q, smaller / larger) / larger
+        x = smaller / larger
+        return sum_of_powers(p, x) / sum_of_powers(q, x) / larger
 
     def kernel_bound(self, dtype: torch.dtype = torch.float64) -> KernelBound:
         eps = torch.finfo(dtype).eps

@@ -11,9 +11,16 @@ the paper has two steps,
     \frac{\partial l}{\partial P} = U \left( K^T \circ \big( U^T \tfrac{\partial l}{\partial U} \big)
     + \tfrac{\partial l}{\partial \Lambda} \right) U^T ,
 
-with eigenvalues at or below eps raised to eps, everything in the precision of P, and infinite entries of
-K replaced by the largest finite entry of the whole batch. Two terms of each pair that ought to cancel are
-multiplied by an entry of K before they meet, so that near ties their rounding errors are what remains.
+evaluated in the precision of P in a way that decides what comes out near ties:
+
+* :math:`\Lambda` and U are the singular values and right singular vectors of P, so that the zero
+  eigenvalues of a covariance come back as rounding errors with a positive sign; those at or below eps are
+  raised to eps;
+* K has a positive sign at ties in both triangles, where it ought to be antisymmetric;
+* its infinite entries become the largest finite entry of the whole batch.
+
+Two terms of each pair that ought to cancel are multiplied by an entry of K before they meet, so that near
+ties their rounding errors are what remains, and at ties they do not cancel at all.
 
 .. warning::
     This is here to measure what the paper is about, and nothing else should use it. Training with it can
@@ -31,7 +38,7 @@ from typing import Any, TypeAlias, TypeVar
 import torch
 from torch import Tensor
 
-from rootpool.linalg.decompose import eigh_forward
+from rootpool.linalg.decompose import svd_forward
 
 __all__ = [
     "PairKernel",
@@ -40,6 +47,7 @@ __all__ = [
     "published_gradient",
     "published_kernel",
     "published_root",
+    "sum_of_powers",
 ]
 
 # From the larger and the smaller eigenvalue of each pair to K_ij.
@@ -64,7 +72,8 @@ class _PublishedRoot(torch.autograd.Function):
 
     @staticmethod
     def forward(P: Tensor, kernel: PairKernel, keep: int | None) -> tuple[Tensor, Tensor, Tensor]:
-        lam, U = (t.flip(-1) for t in eigh_forward(P, "triangle", "covariance_pool", None))
+        _, lam, Vh = svd_forward(P, False, None)
+        U = Vh.mT
         if keep is not None:
             lam[..., keep:] = 0
         lam = lam.clamp_min(torch.finfo(P.dtype).eps)
@@ -107,7 +116,7 @@ def published_gradient(G: Tensor, lam: Tensor, U: Tensor, kernel: PairKernel) ->
 
     Args:
         G: gradient to the roots, ``(..., d, d)``.
-        lam: eigenvalues in descending order, at least eps, ``(..., d)``.
+        lam: eigenvalues, at least eps, ``(..., d)``.
         U: eigenvectors in columns.
         kernel: of pairs of eigenvalues.
     """
@@ -120,17 +129,20 @@ def published_gradient(G: Tensor, lam: Tensor, U: Tensor, kernel: PairKernel) ->
 
 
 def published_kernel(lam: Tensor, kernel: PairKernel) -> Tensor:
-    """K of a batch of spectra in descending order, with its infinities replaced.
+    """K of a batch of spectra: positive at ties, and with its infinities replaced.
 
-    Its upper triangle is computed and the lower one is minus that. An entry that is not finite becomes the
-    largest finite entry of the batch, whatever its sign was; 0 if there is no finite entry.
+    Infinity becomes the largest finite entry of the batch, minus infinity the smallest, and NaN the largest.
     """
-    K = kernel(lam.unsqueeze(-1), lam.unsqueeze(-2))
-    above = torch.ones(K.shape[-2:], dtype=torch.bool, device=K.device).triu(1)
+    first, second = lam.unsqueeze(-1), lam.unsqueeze(-2)
+    K = kernel(torch.maximum(first, second), torch.minimum(first, second))
+    K = torch.where(first >= second, K, -K)
+    K = torch.where(torch.eye(lam.shape[-1], dtype=torch.bool, device=lam.device), 0, K)
+    if K.numel() == 0:
+        return K
     finite = K.isfinite()
-    largest = torch.where(finite & above, K, -math.inf).amax() if K.numel() else K.sum()
-    K = torch.where(finite, K, torch.where(largest == -math.inf, 0, largest)).triu(1)
-    return K - K.mT
+    highest = torch.where(finite, K, -math.inf).amax()
+    lowest = torch.where(finite, K, math.inf).amin()
+    return torch.where(finite, K, torch.where(-math.inf == K, lowest, highest))
 
 
 # --------------------------------------------------------------------------------------------------
@@ -159,4 +171,14 @@ def polynomial(coefficients: Sequence[float], x: Number) -> Number:
     value = 0 * x
     for c in reversed(coefficients):
         value = value * x + c
+    return value
+
+
+def sum_of_powers(coefficients: Sequence[float], x: Tensor) -> Tensor:
+    """The same, by adding one power after the other, as the paper's code does: it rounds differently."""
+    value = torch.full_like(x, coefficients[0])
+    power = torch.ones_like(x)
+    for c in coefficients[1:]:
+        power = power * x
+        value = value + c * power
     return value
