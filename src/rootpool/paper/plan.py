@@ -18,6 +18,7 @@ from rootpool.recipes import (
     families,
     merge,
     pooling_names,
+    protocols_of,
     recipe,
 )
 from rootpool.train.data.layouts import LAYOUTS
@@ -85,16 +86,6 @@ def _options(name: str) -> tuple[str, dict[str, Any]]:
         if name == FUSED.format(method):
             return method, {}
     return name, {"backward": "published"} if _has_published_form(name) else {}
-
-
-def find_recipe(family: str, method: str, protocol: str = STANDALONE) -> Recipe | None:
-    """The recipe of a method; None if the family or the method does not have this protocol."""
-    try:
-        return recipe(family, method, protocol)
-    except SettingsError:
-        if protocol == STANDALONE:
-            raise
-        return None
 
 
 def named_methods(names: Sequence[str] | None) -> tuple[str, ...] | None:
@@ -179,8 +170,9 @@ class Plan:
     @functools.cached_property
     def switch(self) -> int | None:
         """The first epoch of the second stage of hybrid runs; None if the family has no such runs."""
-        found = find_recipe(self.family, "exact", HYBRID)
-        return None if found is None else int(found.config["hybrid"]["switch_epoch"])
+        if HYBRID not in protocols_of(self.family, "exact"):
+            return None
+        return int(recipe(self.family, "exact", HYBRID).config["hybrid"]["switch_epoch"])
 
     def method(self, name: str) -> Method:
         """The method of a run by its name, with the options of its recipe.
@@ -211,15 +203,14 @@ class Plan:
         for method in methods:
             name, options = _options(method)
             form = {"model": {"method_options": options}} if options else {}
-            for protocol in protocols:
-                found_recipe = find_recipe(self.family, name, protocol)
-                if found_recipe is None:
-                    continue
+            known = protocols_of(self.family, name)
+            for protocol in (protocol for protocol in protocols if protocol in known):
+                shared = recipe(self.family, name, protocol).config
                 label = method if protocol == STANDALONE else f"{method}, {protocol}"
                 for seed in range(seeds or self.seeds):
                     own = {"seed": seed, "spectrum_every": SPECTRUM_EVERY}
                     tags = {"method": method, "protocol": protocol, "seed": seed}
-                    config = merge(found_recipe.config, form, own, self._given)
+                    config = merge(shared, form, own, self._given)
                     found.append(Trial(label, config, tags))
         return found
 

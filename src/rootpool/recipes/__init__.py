@@ -3,7 +3,7 @@
 from .config import SettingsError, apply_overrides, merge
 from .family import Family, families
 from .methods import pooling_names
-from .recipe import HYBRID, STANDALONE, Recipe, load_recipe, recipe, recipe_names
+from .recipe import HYBRID, STANDALONE, Recipe, load_recipe, protocols_of, recipe, recipe_names
 
 __all__ = [
     "HYBRID",
@@ -16,6 +16,7 @@ __all__ = [
     "load_recipe",
     "merge",
     "pooling_names",
+    "protocols_of",
     "recipe",
     "recipe_names",
 ]

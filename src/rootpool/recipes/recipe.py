@@ -13,7 +13,15 @@ from .config import SettingsError, merge, read_yaml
 from .family import Family, families
 from .methods import GAP, method_sources, pooling_names
 
-__all__ = ["HYBRID", "STANDALONE", "Recipe", "load_recipe", "recipe", "recipe_names"]
+__all__ = [
+    "HYBRID",
+    "STANDALONE",
+    "Recipe",
+    "load_recipe",
+    "protocols_of",
+    "recipe",
+    "recipe_names",
+]
 
 STANDALONE, HYBRID = "standalone", "hybrid"
 START = "isqrt-cov"  # what a hybrid training begins with
@@ -48,17 +56,12 @@ def recipe(family: str, method: str, protocol: str = STANDALONE) -> Recipe:
     >>> recipe("alexnet-imagenet", "svd-pade", "hybrid").config["hybrid"]
     {'switch_epoch': 19, 'warmup_epochs': 1}
     """
-    if family not in families():
-        raise SettingsError(unknown_name("family of recipes", family, families()))
-    shared = families()[family]
-    known = {*method_sources(), *pooling_names()}
-    if method not in known:
-        raise SettingsError(unknown_name("method", method, sorted(known)))
-    if protocol not in _protocols(shared, method):
+    if protocol not in protocols_of(family, method):
         raise SettingsError(
             f"{family} has no recipe {protocol!r} for {method}; it has "
-            f"{', '.join(_protocols(shared, method))}"
+            f"{', '.join(protocols_of(family, method))}"
         )
+    shared = families()[family]
     needs = dict(shared.needs)
     if shared.fine_tunes is not None:
         needs["--weights"] = f"a checkpoint of {_best(families()[shared.fine_tunes], method)}"
@@ -72,6 +75,20 @@ def recipe(family: str, method: str, protocol: str = STANDALONE) -> Recipe:
     name = _name(family, method, protocol)
     # A copy, because the family is kept for the next recipe.
     return Recipe(name, about, copy.deepcopy(config), needs, family, method, protocol)
+
+
+def protocols_of(family: str, method: str) -> list[str]:
+    """The ways in which a family trains a method.
+
+    >>> protocols_of("alexnet-imagenet", "svd-pade"), protocols_of("alexnet-imagenet", "gap")
+    (['standalone', 'hybrid'], ['standalone'])
+    """
+    if family not in families():
+        raise SettingsError(unknown_name("family of recipes", family, families()))
+    known = {*method_sources(), *pooling_names()}
+    if method not in known:
+        raise SettingsError(unknown_name("method", method, sorted(known)))
+    return _protocols(families()[family], method)
 
 
 def recipe_names() -> list[str]:
