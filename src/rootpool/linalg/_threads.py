@@ -1,4 +1,4 @@
-"""Set how many threads the calling thread computes with, and nobody else where that is possible."""
+"""Set how many threads the calling thread computes with, if possible without changing it for others."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _call(setters: Iterable[Callable[[int], object]], threads: int) -> None:
 
 
 def compute_with(threads: int) -> None:
-    """Set the calling thread, and the default of threads to come only where it cannot be helped."""
+    """Set the calling thread; fall back to ``torch.set_num_threads``, which also affects new threads."""
     if torch.get_num_threads() == threads:  # asked first: a new thread takes the default at this
         return
     if own_setters():
@@ -41,7 +41,7 @@ def compute_with(threads: int) -> None:
 
 @contextlib.contextmanager
 def default_kept() -> Iterator[None]:
-    """Put the default of threads to come back; a thread that has not used torch yet knows it."""
+    """Restore the thread count that new threads inherit, as read from a new thread."""
     if own_setters():  # then it never changes
         yield
         return
@@ -55,7 +55,7 @@ def default_kept() -> Iterator[None]:
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """The calling thread computes alone; as before afterwards, whatever was set meanwhile."""
+    """Let the calling thread compute with one thread; restore its setting afterwards."""
     before = torch.get_num_threads()
     compute_with(1)
     try:

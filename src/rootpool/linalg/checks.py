@@ -56,7 +56,7 @@ def skip_checks(skip: bool = True) -> Iterator[None]:
     solver itself reports a failure.
 
     Args:
-        skip: False leaves everything as it is, so that a condition can be given.
+        skip: False changes nothing, so that a condition can be given.
 
     >>> from rootpool.linalg import sqrtm
     >>> with skip_checks():
@@ -105,7 +105,7 @@ def is_plain(A: Tensor) -> bool:
 
 
 def may_check(A: Tensor) -> bool:
-    """Whether the values of ``A`` can be looked at, and nobody has asked not to."""
+    """Whether the values of ``A`` can be read, and checks are on."""
     return is_plain(A) and _enabled.get()
 
 
@@ -146,8 +146,8 @@ def check_square(A: Tensor, caller: str) -> None:
 def raise_not_finite(caller: str, item: str) -> None:
     """Raise for an item of a batch with NaN or infinite entries."""
     raise ValueError(
-        f"{caller}: {item} has NaN or infinite entries; the matrix was broken before it came here, "
-        "look at what made it"
+        f"{caller}: {item} has NaN or infinite entries; the input already contains them, so check the "
+        "computation that produced it"
     )
 
 

@@ -60,7 +60,7 @@ class _Pool:
             return self._executor
 
     def _start(self, workers: int) -> ThreadPoolExecutor:
-        """Start all workers at once, and put torch's default back before anybody else is let in."""
+        """Start all workers at once, and restore torch's default before the lock is released."""
         started = threading.Barrier(workers + 1)
 
         def prepare() -> None:
