@@ -85,3 +85,11 @@ def random_definite(*shape: int, dtype: torch.dtype = torch.float64, seed: int =
 
 def relative_error(got: Tensor, expected: Tensor) -> float:
     return float((got.double() - expected.double()).norm() / expected.double().norm())
+
+
+def refused(derivative) -> bool:
+    """Whether ``derivative()`` is an error, or NaN where ``torch.func`` hides the values."""
+    try:
+        return not bool(derivative().isfinite().all())
+    except torch.linalg.LinAlgError:
+        return True

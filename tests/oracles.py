@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import mpmath
 import torch
 from torch import Tensor
@@ -55,3 +57,104 @@ def taylor_kernel(lam: Tensor, degree: int) -> Tensor:
 def central_difference(f, x: Tensor, direction: Tensor, step: float = 1e-6) -> Tensor:
     """Directional derivative of ``f`` at ``x`` by central differences."""
     return (f(x + step * direction) - f(x - step * direction)) / (2 * step)
+
+
+# --------------------------------------------------------------------------------------------------
+# Losses of matrices in many digits, and their gradients by differences: nothing to derive, nothing to share
+
+
+def digits(A: Tensor) -> mpmath.matrix:
+    """``A`` ``(m, n)`` as a matrix of mpmath."""
+    return mpmath.matrix([[mpmath.mpf(entry) for entry in row] for row in A.tolist()])
+
+
+def gradient(loss, *inputs: Tensor, symmetric: bool = False) -> list[Tensor]:
+    """Gradients of ``loss(*inputs)``, from matrices of mpmath to a number, to some 20 digits.
+
+    With ``symmetric`` the loss is only defined for symmetric matrices, and so is the gradient.
+    """
+    step = mpmath.mpf(2) ** -40
+    gradients = []
+    with mpmath.workdps(80):
+        exact = [digits(A) for A in inputs]
+        for k, A in enumerate(inputs):
+            result = torch.zeros_like(A, dtype=torch.float64)
+            for i, j in itertools.product(*map(range, A.shape)):
+                if symmetric and j > i:
+                    continue
+                slopes = []
+                for h in (step, -step):
+                    moved = exact[k].copy()
+                    moved[i, j] += h
+                    if symmetric and i != j:
+                        moved[j, i] += h
+                    slopes.append(loss(*exact[:k], moved, *exact[k + 1 :]) / (2 * h))
+                result[i, j] = float(sum(slopes) / (2 if symmetric and i != j else 1))
+                if symmetric:
+                    result[j, i] = result[i, j]
+            gradients.append(result)
+    return gradients
+
+
+def weighted(W: Tensor, F: mpmath.matrix) -> mpmath.mpf:
+    """``sum W * F``."""
+    return mpmath.fsum(W[i, j].item() * F[i, j] for i in range(F.rows) for j in range(F.cols))
+
+
+def polar_factor(A: mpmath.matrix) -> mpmath.matrix:
+    U, _, V = mpmath.svd_r(A)
+    return U * V
+
+
+def nearest_rotation(A: mpmath.matrix) -> mpmath.matrix:
+    U, _, V = mpmath.svd_r(A)
+    if mpmath.det(U * V) < 0:
+        U[:, U.cols - 1] = -U[:, U.cols - 1]
+    return U * V
+
+
+def projector(A: mpmath.matrix, k: int) -> mpmath.matrix:
+    _, U = mpmath.eigsy(A)
+    leading = U[:, A.rows - k :]
+    return leading * leading.T
+
+
+def singular_values(A: mpmath.matrix) -> list[mpmath.mpf]:
+    return list(mpmath.svd_r(A, compute_uv=False))
+
+
+def power(A: mpmath.matrix, exponent: float) -> mpmath.matrix:
+    """Of a semi-definite matrix; negative eigenvalues are rounding."""
+    lam, U = mpmath.eigsy(A)
+    values = [max(x, mpmath.mpf(0)) ** mpmath.mpf(exponent) for x in lam]
+    return U * mpmath.diag(values) * U.T
+
+
+def bures(A: mpmath.matrix, B: mpmath.matrix) -> mpmath.mpf:
+    root = power(A, 0.5)
+    cross = power(root * B * root, 0.5)
+    return sum(A[i, i] + B[i, i] - 2 * cross[i, i] for i in range(A.rows))
+
+
+def centred(X: mpmath.matrix) -> tuple[mpmath.matrix, mpmath.matrix]:
+    """Rows around their mean, and the mean."""
+    mean = mpmath.matrix(
+        [[mpmath.fsum(X[i, j] for i in range(X.rows)) / X.rows for j in range(X.cols)]]
+    )
+    rows = mpmath.matrix(X.rows, X.cols)
+    for i, j in itertools.product(range(X.rows), range(X.cols)):
+        rows[i, j] = X[i, j] - mean[0, j]
+    return rows, mean
+
+
+def frechet(X: mpmath.matrix, Y: mpmath.matrix) -> mpmath.mpf:
+    (X, mean_X), (Y, mean_Y) = centred(X), centred(Y)
+    apart = mpmath.fsum((mean_X[0, j] - mean_Y[0, j]) ** 2 for j in range(X.cols))
+    return apart + bures(X.T * X / (X.rows - 1), Y.T * Y / (Y.rows - 1))
+
+
+def correlations(X: mpmath.matrix, Y: mpmath.matrix, ridge: float) -> list[mpmath.mpf]:
+    (X, _), (Y, _) = centred(X), centred(Y)
+    N = X.rows - 1
+    roots = [power(Z.T * Z / N + mpmath.mpf(ridge) * mpmath.eye(Z.cols), -0.5) for Z in (X, Y)]
+    return singular_values(roots[0] * (X.T * Y / N) * roots[1])

@@ -5,9 +5,13 @@ with an underscore belong to this package alone.
 """
 
 from .checks import skip_checks
+from .correlations import canonical_correlations
 from .eigh import EighResult, eigh
-from .functions import inv_sqrtm, logm, matrix_function, powm, sqrtm
+from .functions import expm, inv_sqrtm, logm, matrix_function, powm, sqrtm
+from .gaussians import bures_wasserstein, frechet_distance
 from .iterations import Roots, newton_schulz
+from .polar import Polar, orthogonalize, polar, rotation
+from .roots import inverse_root
 from .rules import (
     RULES,
     Degenerate,
@@ -22,6 +26,8 @@ from .rules import (
     resolve_rule,
 )
 from .scalar import FUNCTIONS, Power, ScalarFunction
+from .spectra import eigvalsh, svdvals
+from .subspace import leading_projector, principal_subspace
 from .svd import SVDResult, svd
 from .vectorize import from_triangle, to_triangle, triangle_size, triangle_weights
 
@@ -34,6 +40,7 @@ __all__ = [
     "Lorentzian",
     "Ordinary",
     "Pade",
+    "Polar",
     "Power",
     "PowerIteration",
     "Roots",
@@ -42,17 +49,29 @@ __all__ = [
     "ScalarFunction",
     "Taylor",
     "Truncated",
+    "bures_wasserstein",
+    "canonical_correlations",
     "eigh",
+    "eigvalsh",
+    "expm",
+    "frechet_distance",
     "from_triangle",
     "inv_sqrtm",
+    "inverse_root",
+    "leading_projector",
     "logm",
     "matrix_function",
     "newton_schulz",
+    "orthogonalize",
+    "polar",
     "powm",
+    "principal_subspace",
     "resolve_rule",
+    "rotation",
     "skip_checks",
     "sqrtm",
     "svd",
+    "svdvals",
     "to_triangle",
     "triangle_size",
     "triangle_weights",

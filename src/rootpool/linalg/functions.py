@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 __all__ = [
     "SpectralOptions",
     "derivative_coefficients",
+    "expm",
     "inv_sqrtm",
     "logm",
     "matrix_function",
@@ -229,7 +230,7 @@ def matrix_function(
     Args:
         A: symmetric matrices ``(..., n, n)``, float32 or float64. Asymmetry beyond round-off is an
             error; within it the lower triangle is read.
-        function: ``"sqrt"``, ``"inv_sqrt"``, ``"log"``, or a :class:`ScalarFunction`.
+        function: ``"sqrt"``, ``"inv_sqrt"``, ``"log"``, ``"exp"``, or a :class:`ScalarFunction`.
         rule: None for the exact gradient (twice differentiable, if there is no floor and no
             truncation), or a gradient rule of the paper, fused with the function and right at ties
             (once differentiable). Large batches reach the rule in pieces.
@@ -303,6 +304,20 @@ def logm(A: Tensor, **options: Unpack[SpectralOptions]) -> Tensor:
     Options as in :func:`matrix_function`.
     """
     return _apply(A, FUNCTIONS["log"], "logm", **options)
+
+
+def expm(A: Tensor, **options: Unpack[SpectralOptions]) -> Tensor:
+    r"""Exponential of symmetric ``A`` ``(..., n, n)``, which need not be definite.
+
+    .. math:: L_{ij} = (e^{\lambda_i} - e^{\lambda_j}) / (\lambda_i - \lambda_j)
+
+    Options as in :func:`matrix_function`. For matrices that are not symmetric use
+    :func:`torch.linalg.matrix_exp`.
+
+    >>> expm(torch.zeros(2, 2)).diagonal()
+    tensor([1., 1.])
+    """
+    return _apply(A, FUNCTIONS["exp"], "expm", **options)
 
 
 def powm(A: Tensor, exponent: float, **options: Unpack[SpectralOptions]) -> Tensor:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-__all__ = ["FUNCTIONS", "InvSqrt", "Log", "Power", "ScalarFunction", "Sqrt"]
+__all__ = ["FUNCTIONS", "Exp", "InvSqrt", "Log", "Power", "ScalarFunction", "Sqrt"]
 
 
 @dataclass(frozen=True)
@@ -237,4 +237,42 @@ class Log(_Smooth):
         return _second_difference(self, a, b, c, taylor, degree=0)
 
 
-FUNCTIONS: dict[str, ScalarFunction] = {"sqrt": Sqrt(), "inv_sqrt": InvSqrt(), "log": Log()}
+@dataclass(frozen=True)
+class Exp(_Smooth):
+    r""":math:`e^\lambda`, with :math:`f[a, b] = -e^a\, \mathrm{expm1}(b - a) / (a - b)`."""
+
+    @property
+    def domain(self) -> str:
+        return "any"
+
+    def values(self, lam: Tensor) -> Tensor:
+        return lam.exp()
+
+    def derivatives(self, lam: Tensor) -> Tensor:
+        return lam.exp()
+
+    def difference(self, a: Tensor, b: Tensor) -> Tensor:
+        gap = torch.where(a == b, 1, a - b)
+        return a.exp() * torch.where(a == b, 1, -torch.expm1(-gap) / gap)
+
+    def second_difference(self, a: Tensor, b: Tensor, c: Tensor) -> Tensor:
+        # About the midpoint m: e^m sum_k h_(k-2)(a - m, b - m, c - m) / k!, as in _second_difference.
+        m = (a + c) / 2
+        close = a - c <= 0.5  # offsets of at most 1/4; wider apart, the quotient loses one digit
+        x, y, z = ((t - m).clamp(-0.25, 0.25) for t in (a, b, c))
+        e1, e2, e3 = x + y + z, x * y + y * z + z * x, x * y * z
+        h, h1, h2 = torch.ones_like(m), torch.zeros_like(m), torch.zeros_like(m)
+        series = h / 2
+        for k in range(3, _TERMS):
+            h, h1, h2 = e1 * h - e2 * h1 + e3 * h2, h, h1
+            series = series + h / math.factorial(k)
+        quotient = (self.difference(a, b) - self.difference(b, c)) / torch.where(close, 1, a - c)
+        return torch.where(close, m.exp() * series, quotient)
+
+
+FUNCTIONS: dict[str, ScalarFunction] = {
+    "sqrt": Sqrt(),
+    "inv_sqrt": InvSqrt(),
+    "log": Log(),
+    "exp": Exp(),
+}

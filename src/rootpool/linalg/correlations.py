@@ -1,0 +1,65 @@
+r"""Canonical correlations of two views, for losses on whitened cross-covariances."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ._precision import without_autocast
+from .checks import check_matrix
+from .functions import inv_sqrtm
+from .spectra import svdvals
+
+__all__ = ["canonical_correlations"]
+
+
+def _whitened(X: Tensor, ridge: float) -> Tensor:
+    r"""``X`` ``(..., N, p)``, centred, to :math:`X (X^T X + r I)^{-1/2}`; by the smaller of two matrices.
+
+    Both :math:`X (X^T X + r I)^{-1/2}` and :math:`(X X^T + r I)^{-1/2} X` are the same matrix.
+    """
+    N, p = X.shape[-2:]
+    X = (X - X.mean(-2, keepdim=True)) / (N - 1) ** 0.5
+    few = p >= N and ridge > 0  # without a ridge, centred samples make the smaller matrix singular
+    squared = X @ X.mT if few else X.mT @ X
+    squared = squared + ridge * torch.eye(squared.shape[-1], dtype=X.dtype, device=X.device)
+    return inv_sqrtm(squared) @ X if few else X @ inv_sqrtm(squared)
+
+
+@without_autocast
+def canonical_correlations(X: Tensor, Y: Tensor, ridge: float = 0.0) -> Tensor:
+    r"""Canonical correlations of two views of the same samples, with a gradient that is right at ties.
+
+    .. math:: \sigma \left( (C_{XX} + r I)^{-1/2}\, C_{XY}\, (C_{YY} + r I)^{-1/2} \right)
+
+    with the sample covariances of centred data, divided by N - 1. The negative sum is the loss of Deep
+    CCA; one plus the sum of squares is the VAMP-2 score of a time series and its delayed copy. With
+    fewer samples than dimensions the inverse roots are those of N x N matrices; a ridge is necessary
+    then, and the gradient is as exact as elsewhere.
+
+    Args:
+        X: the first view, samples in rows, ``(..., N, p)``, float32 or float64.
+        Y: the second view of the same samples, ``(..., N, q)``.
+        ridge: added to the variances, in their units; 0 needs covariances of full rank.
+
+    Returns:
+        ``(..., min(p, q))`` in descending order, between 0 and 1.
+
+    References: Andrew et al., Deep canonical correlation analysis, ICML 2013; Mardt et al., VAMPnets,
+    Nature Communications 9, 2018.
+
+    >>> X = torch.tensor([[1.0, 0.0], [-1.0, 0.0], [0.0, 2.0], [0.0, -2.0]])
+    >>> canonical_correlations(X, X @ torch.tensor([[2.0, 1.0], [0.0, 3.0]]))
+    tensor([1.0000, 1.0000])
+    """
+    for view in (X, Y):
+        check_matrix(view, "canonical_correlations")
+    if X.shape[-2] != Y.shape[-2] or X.dtype != Y.dtype or X.shape[-2] < 2:
+        raise ValueError(
+            "canonical_correlations expects two views of the same samples, (..., N, p) and "
+            f"(..., N, q) of one dtype with N >= 2, got {tuple(X.shape)} {X.dtype} and "
+            f"{tuple(Y.shape)} {Y.dtype}"
+        )
+    if not ridge >= 0:
+        raise ValueError(f"ridge must not be negative, got {ridge!r}")
+    return svdvals(_whitened(X, ridge).mT @ _whitened(Y, ridge))

@@ -1,0 +1,122 @@
+"""Distances of Gaussians, and canonical correlations: identities, low rank, close arguments, errors."""
+
+import pytest
+import torch
+
+import matrices
+from matrices import relative_error
+from rootpool.linalg import bures_wasserstein, canonical_correlations, frechet_distance
+from tolerances import allowed
+
+
+@pytest.mark.parametrize("dtype", matrices.DTYPES)
+def test_commuting_matrices_have_the_distance_of_their_roots(dtype):
+    lam = torch.tensor([[0.0, 0.0, 1.0, 4.0], [1.0, 0.0, 1.0, 9.0]], dtype=torch.float64)
+    Q = matrices.orthogonal(4)
+    A, B = (((Q * row) @ Q.mT).to(dtype) for row in lam)
+    assert abs(bures_wasserstein(A, B) - 2) < 10 * allowed(dtype, 4)
+
+
+@pytest.mark.parametrize("step", [1e-3, 1e-6, 1e-9])
+def test_distance_of_close_matrices_keeps_its_digits(step):
+    """For B = (1 + e)^2 A the distance is e^2 tr A, far below the rounding of the two traces."""
+    A = matrices.random_definite(5, 5)
+    expected = step**2 * A.trace()
+    assert torch.isclose(bures_wasserstein(A, (1 + step) ** 2 * A), expected, rtol=3e-15 / step)
+    X = matrices.random(9, 5)
+    centred = X - X.mean(0)
+    expected = step**2 * centred.square().sum() / 8
+    got = frechet_distance(centred, (1 + step) * centred)
+    assert torch.isclose(got, expected, rtol=3e-15 / step)
+
+
+def test_gradient_at_equal_arguments_is_zero():
+    for f, A in (
+        (bures_wasserstein, matrices.random_definite(4, 4)),
+        (frechet_distance, matrices.random(3, 6)),
+    ):
+        A.requires_grad_()
+        value = f(A, A.detach())
+        value.backward()
+        assert 0 <= value < 1e-28 * A.detach().norm() ** 2
+        assert A.grad.norm() < 1e-13
+
+
+@pytest.mark.parametrize(("N", "M", "d"), [(3, 4, 8), (8, 4, 3), (9, 8, 3), (4, 4, 4), (2, 2, 1)])
+def test_features_and_covariances_agree_and_so_do_their_gradients(N, M, d):
+    X, Y = matrices.random(2, N, d).requires_grad_(), matrices.random(M, d, seed=1)
+    distance = frechet_distance(X, Y)
+    assert distance.shape == (2,)
+    centred = X - X.mean(-2, keepdim=True)
+    means = (X.mean(-2) - Y.mean(-2)).square().sum(-1)
+    expected = means + bures_wasserstein(
+        centred.mT @ centred / (N - 1), torch.cov(Y.mT).reshape(d, d)
+    )
+    assert torch.allclose(distance, expected, rtol=1e-12)
+    (got,) = torch.autograd.grad(distance.sum(), X, retain_graph=True)
+    (by_covariance,) = torch.autograd.grad(expected.sum(), X)
+    assert relative_error(got, by_covariance) < 1e-9  # the covariance has the squared condition
+
+
+@pytest.mark.parametrize("dtype", matrices.DTYPES)
+@pytest.mark.parametrize("scale", [1e-15, 1e15])
+def test_scale(dtype, scale):
+    X, Y = matrices.random(3, 5, dtype=dtype), matrices.random(4, 5, dtype=dtype, seed=1)
+    scaled = (scale * X).requires_grad_()
+    distance = frechet_distance(scaled, scale * Y)
+    assert abs(distance.item() / scale**2 / frechet_distance(X, Y).item() - 1) < allowed(dtype, 5)
+
+
+def test_correlations_of_linear_maps_are_one_and_do_not_depend_on_them():
+    X = matrices.random(2, 9, 3)
+    Y = torch.cat([X @ matrices.random(3, 3, seed=1), matrices.random(2, 9, 2, seed=2)], -1)
+    assert torch.allclose(canonical_correlations(X, Y), torch.ones(2, 3).double())
+    Z = matrices.random(2, 9, 2, seed=3)
+    moved = canonical_correlations(X @ matrices.random(3, 3, seed=4) + 7, Z)
+    assert torch.allclose(moved, canonical_correlations(X, Z), atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", matrices.DTYPES)
+@pytest.mark.parametrize("N", [2, 5, 16])
+def test_both_sides_of_the_whitening_agree(N, dtype):
+    """N rows and p columns by the N x N or the p x p matrix: the same numbers."""
+    X, Y = matrices.random(N, 6, dtype=dtype), matrices.random(N, 4, dtype=dtype, seed=1)
+    X.requires_grad_()
+    got = canonical_correlations(X, Y, ridge=1e-2)
+    (gradient,) = torch.autograd.grad(got.square().sum(), X)
+    Z = X.detach().double().requires_grad_()
+    covariance = torch.cov(torch.cat([Z, Y.double()], -1).mT) + 1e-2 * torch.eye(10).double()
+    left, right = (torch.linalg.cholesky(c) for c in (covariance[:6, :6], covariance[6:, 6:]))
+    whitened = torch.linalg.solve(left, covariance[:6, 6:]) @ torch.linalg.inv(right).mT
+    assert torch.allclose(
+        got.double(), torch.linalg.svdvals(whitened), atol=1e3 * allowed(dtype, 6)
+    )
+    (expected,) = torch.autograd.grad(whitened.square().sum(), Z)
+    assert relative_error(gradient, expected) < 1e3 * allowed(dtype, 6)
+
+
+def test_constant_features_are_ordinary():
+    X = torch.ones(5, 3, requires_grad=True)
+    (gradient,) = torch.autograd.grad(canonical_correlations(X, torch.randn(5, 2), 0.1).sum(), X)
+    assert gradient.isfinite().all()
+    (gradient,) = torch.autograd.grad(frechet_distance(X, torch.ones(4, 3)), X)
+    assert (gradient == 0).all()
+
+
+def test_bad_input():
+    with pytest.raises(ValueError, match=r"matrices of one size and dtype, got \(2, 2\)"):
+        bures_wasserstein(torch.eye(2), torch.eye(3))
+    with pytest.raises(ValueError, match="two or more samples in rows"):
+        frechet_distance(torch.ones(1, 3), torch.ones(4, 3))
+    with pytest.raises(ValueError, match="features of one dimension and dtype"):
+        frechet_distance(torch.ones(4, 3), torch.ones(4, 2))
+    with pytest.raises(torch.linalg.LinAlgError, match="frechet_distance at X is beyond the range"):
+        frechet_distance(torch.randn(4, 3) * 1e30, torch.ones(4, 3))
+    with pytest.raises(ValueError, match="two views of the same samples"):
+        canonical_correlations(torch.ones(4, 3), torch.ones(5, 3))
+    with pytest.raises(ValueError, match="ridge must not be negative, got -1"):
+        canonical_correlations(torch.ones(4, 3), torch.ones(4, 3), -1)
+    with pytest.raises(
+        torch.linalg.LinAlgError, match=r"singular to working precision .* add a ridge"
+    ):
+        canonical_correlations(torch.randn(3, 5), torch.randn(3, 2))

@@ -1,0 +1,87 @@
+"""Eigenvalues and singular values alone."""
+
+import pytest
+import torch
+
+import matrices
+from rootpool.linalg import eigvalsh, svdvals
+from tolerances import assert_same_to_rounding
+
+SHAPES = [(4, 4), (2, 3, 5, 5), (0, 3, 3), (2, 0, 0), (1, 1)]
+
+
+@pytest.mark.parametrize("dtype", matrices.DTYPES)
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_same_values_as_torch(shape, dtype, requires_grad):
+    A = matrices.random_symmetric(*shape, dtype=dtype).requires_grad_(requires_grad)
+    assert_same_to_rounding(eigvalsh(A).detach(), torch.linalg.eigvalsh(A).detach())
+    B = A[..., :2, :]
+    assert_same_to_rounding(svdvals(B).detach(), torch.linalg.svdvals(B).detach(), shape[-1])
+
+
+def test_the_lower_triangle_is_read():
+    A = matrices.random(4, 4)
+    lower = A.tril() + A.tril(-1).mT
+    assert_same_to_rounding(eigvalsh(A), torch.linalg.eigvalsh(lower))
+    assert_same_to_rounding(eigvalsh(A.requires_grad_()).detach(), torch.linalg.eigvalsh(lower))
+
+
+@pytest.mark.parametrize("kind", matrices.SPECTRA)
+@pytest.mark.parametrize("dtype", matrices.DTYPES)
+def test_gradient_of_the_trace_is_the_identity(kind, dtype):
+    A = matrices.matrix(kind, dtype).requires_grad_()
+    eigvalsh(A).sum().backward()
+    assert_same_to_rounding(A.grad, torch.eye(6, dtype=dtype))
+
+
+def test_nuclear_norm_has_the_least_subgradient_at_low_rank():
+    A = (matrices.random(5, 2) @ matrices.random(2, 4, seed=1)).requires_grad_()
+    svdvals(A).sum().backward()
+    U, _, Vh = torch.linalg.svd(A.detach())
+    assert torch.allclose(A.grad, U[:, :2] @ Vh[:2], atol=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("f", "A"),
+    [
+        (eigvalsh, torch.diag(torch.tensor([1.0, 1.0, 2.0]))),
+        (svdvals, torch.diag(torch.tensor([2.0, 1.0, 1.0]))),
+        (svdvals, torch.diag(torch.tensor([2.0, 1.0, 0.0]))),
+    ],
+)
+def test_second_derivative_at_ties_is_refused(f, A):
+    A = torch.stack([torch.diag(torch.tensor([1.0, 2.0, 3.0])), A]).requires_grad_()
+    (first,) = torch.autograd.grad(f(A).square().sum(), A, create_graph=True)
+    with pytest.raises(
+        torch.linalg.LinAlgError, match=rf"second derivative of {f.__name__} at A\[1\] .* trace"
+    ):
+        first.sum().backward()
+    hessian = torch.func.hessian(lambda A: f(A).square().sum())
+    assert matrices.refused(lambda: hessian(A[1].detach()))
+    assert torch.allclose(hessian(A[0].detach()).sum((-2, -1)), 2 * torch.ones(3, 3), atol=1e-5)
+
+
+def test_third_derivative_is_refused():
+    A = matrices.random_symmetric(3, 3)
+    third = torch.func.jacrev(
+        torch.func.jacrev(torch.func.jacrev(lambda A: eigvalsh(A).sin().sum()))
+    )
+    with pytest.raises(RuntimeError, match="third derivatives of eigenvalues"):
+        third(A)
+
+
+def test_forward_mode_without_gradient_mode():
+    A, E = matrices.random_symmetric(3, 3), matrices.random_symmetric(3, 3, seed=1)
+    with torch.no_grad(), torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(A, E)
+        tangent = torch.autograd.forward_ad.unpack_dual(eigvalsh(dual)).tangent
+    U = torch.linalg.eigh(A).eigenvectors
+    assert torch.allclose(tangent, (U.mT @ E @ U).diagonal())
+
+
+def test_bad_input():
+    with pytest.raises(ValueError, match=r"eigvalsh expects \(..., n, n\), got \(2, 3\)"):
+        eigvalsh(torch.zeros(2, 3))
+    with pytest.raises(ValueError, match=r"svdvals: A has NaN"):
+        svdvals(torch.full((2, 3), torch.nan))
