@@ -14,7 +14,7 @@ def unknown_name(what: str, name: str, known: Iterable[str], listed: str = "") -
     Args:
         what: kind of thing.
         name: as it was given.
-        known: all names; their parts after the last dot or colon are compared too.
+        known: all names; their parts after the last dot, colon or slash are compared too.
         listed: where a reader finds all of them.
 
     >>> unknown_name("key", "lr", ["model.lr", "seed"], "rootpool train --show")
@@ -32,4 +32,4 @@ def unknown_name(what: str, name: str, known: Iterable[str], listed: str = "") -
 
 
 def _last_part(name: str) -> str:
-    return name.replace(":", ".").rpartition(".")[2]
+    return name.replace(":", ".").replace("/", ".").rpartition(".")[2]

@@ -31,8 +31,8 @@ def test_precisions_differ_in_precision_alone():
     assert ("mpn-cov", "standalone") in runs
     assert ("mpn-cov, fused", "hybrid") in runs
     a, b = resolve(doubles[0].config), resolve(singles[0].config)
-    assert (a.model.compute_dtype, b.model.compute_dtype) == ("float64", "float32")
-    b.model.compute_dtype = "float64"
+    assert (a.model.compute_dtype, b.model.compute_dtype) == (None, "float32")
+    b.model.compute_dtype = None
     assert a == b
 
 

@@ -70,4 +70,4 @@ def test_evaluation_counts_every_sample_once(alone_and_together):
 def test_mixed_precision_keeps_the_pooling_s_own(tmp_path):
     state = train(tmp_path / "bf16", "trainer.precision=bf16-mixed", "trainer.limit_val_batches=1")
     assert all(torch.isfinite(value).all() for value in state["state_dict"].values())
-    assert state["hyper_parameters"]["compute_dtype"] == "float64"
+    assert state["hyper_parameters"]["compute_dtype"] is None

@@ -1,35 +1,14 @@
 """Runs that are stopped anywhere and taken up again end with the weights of runs that were not."""
 
-import lightning.pytorch as pl
 import pytest
 import torch
 
 from rootpool.analysis import read_records
 from rootpool.train.run import prepare
 from rootpool.train.settings import resolve
-from small_runs import BATCHES, CONFIG, EPOCHS, assert_same_state, final, run
+from small_runs import BATCHES, CONFIG, EPOCHS, assert_same_state, final, run, stopped_run
 
 pytestmark = pytest.mark.slow
-
-
-class StoppedError(Exception):
-    pass
-
-
-class StopAt(pl.Callback):
-    """Ends the process's work after a step, as a kill would: nothing is saved on the way out."""
-
-    def __init__(self, step: int) -> None:
-        self.step = step
-
-    def on_train_batch_end(self, trainer, *_) -> None:
-        if trainer.global_step == self.step:
-            raise StoppedError
-
-
-def stopped_run(folder, step, **options) -> None:
-    with pytest.raises(StoppedError):
-        run(folder, callbacks=[StopAt(step)], **options)
 
 
 @pytest.fixture(scope="module")

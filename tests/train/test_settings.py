@@ -5,7 +5,7 @@ import yaml
 
 from rootpool.recipes import SettingsError
 from rootpool.train.module import PooledTraining
-from rootpool.train.settings import as_yaml, hybrid_schedule, resolve
+from rootpool.train.settings import as_yaml, hybrid_schedule, known_keys, resolve
 
 
 def test_defaults_are_filled_in_and_values_typed():
@@ -14,6 +14,14 @@ def test_defaults_are_filled_in_and_values_typed():
     assert settings.model.backbone == "patchnet"
     assert hybrid_schedule(settings).decay_epoch == 6
     assert settings.trainer.max_epochs is None
+
+
+def test_every_key_is_shown_whatever_its_value():
+    shown = yaml.safe_load(as_yaml(resolve({})))
+    for key in known_keys():
+        part, _, name = key.partition(".")
+        assert part == "hybrid" or (name in shown[part] if name else part in shown), key
+    assert shown["hybrid"] is None
 
 
 def test_the_effective_configuration_reads_back_to_itself():
@@ -39,7 +47,19 @@ def test_the_effective_configuration_reads_back_to_itself():
             {"trainer": {"epochs": 3}},
             r"unknown key 'trainer.epochs'; did you mean .*trainer.max_epochs",
         ),
-        ({"trainer": {"callbacks": []}}, r"unknown key 'trainer.callbacks'"),
+        ({"trainer": {"callbacks": []}}, r"unknown key 'trainer.callbacks': .*see patience, ema"),
+        (
+            {"model": {"milestones": 6}},
+            r"model.milestones must be a list such as \[5, 10\] or null, ",
+        ),
+        (
+            {"trainer": {"precision": "fp16"}},
+            r"trainer.precision must be .*bf16-mixed.*got 'fp16'$",
+        ),
+        (
+            {"model": {"schedule": "cos"}},
+            r"model.schedule must be steps, cosine, linear, got 'cos'",
+        ),
         ({"trainer": {"strategy": {"class_path": "os.system"}}}, r"unknown key 'trainer.strategy"),
         ({"model": {"lr": "fast"}}, r"model.lr"),
         ({"hybrid": {"switch_epoch": 0}}, r"switch_epoch must be at least 1"),

@@ -62,9 +62,8 @@ class SpectrumMonitor(Callback):
             self._handles.append(self._watch(pool, where))
 
     def _watch(self, pool: CovariancePool, where: Record) -> RemovableHandle:
-        eps = torch.finfo(pool.compute_dtype).eps
-
         def hook(module: torch.nn.Module, args: Any, features: Tensor) -> None:
+            eps = torch.finfo(pool.working_dtype(features.device)).eps
             statistics = spectrum_statistics(features[: self.samples], eps=eps)
             self._fresh.append({**where, **statistics})
 

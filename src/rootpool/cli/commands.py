@@ -12,6 +12,8 @@ import rootpool
 
 __all__ = ["COMMANDS", "Command", "build_parser"]
 
+RUN = "the folder of a run (its best.ckpt), or a checkpoint"
+
 
 @dataclass(frozen=True)
 class Command:
@@ -45,9 +47,8 @@ def _train_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(
         "--recipe",
-        required=True,
         metavar="RECIPE",
-        help="a name from 'rootpool recipes', or your own file.yaml",
+        help="a name from 'rootpool recipes', or your own file.yaml; not needed with --resume --output",
     )
     add("--data", metavar="PATH", help="the images; the recipes patches-* need none")
     add("--weights", metavar="FILE", help="a checkpoint to start from (fine-tuning)")
@@ -68,13 +69,49 @@ def _train_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _evaluate_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("checkpoint", metavar="CHECKPOINT", help="best.ckpt or last.ckpt of a run")
-    parser.add_argument("--data", metavar="PATH", help="default: the data that it was trained on")
+    add = parser.add_argument
+    add("checkpoint", metavar="RUN", help=RUN)
+    add(
+        "--data",
+        metavar="PATH",
+        help="a data set, or a folder of class folders (default: the data that it was trained on)",
+    )
+    add(
+        "--output",
+        metavar="FOLDER",
+        help="write classes.csv, confusion.csv and confusion.png there",
+    )
 
 
 def _predict_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("checkpoint", metavar="CHECKPOINT", help="best.ckpt or last.ckpt of a run")
-    parser.add_argument("images", nargs="+", metavar="IMAGE", help="a picture")
+    add = parser.add_argument
+    add("checkpoint", metavar="RUN", help=RUN)
+    add("images", nargs="+", metavar="IMAGE", help="a picture, or a folder of pictures")
+    add(
+        "--csv",
+        dest="table",
+        metavar="FILE",
+        help="write a line per image there instead of printing",
+    )
+    add(
+        "--top",
+        dest="count",
+        type=int,
+        default=5,
+        metavar="N",
+        help="classes per image (default: %(default)s)",
+    )
+    add("--on-bad-image", choices=["raise", "skip"], default="raise", help="default: %(default)s")
+
+
+def _export_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("checkpoint", metavar="RUN", help=RUN)
+    add(
+        "--output",
+        metavar="FILE",
+        help="name.onnx, or name.pt2 for torch.export (default: model.onnx in the folder of the run)",
+    )
 
 
 def _recipes_arguments(parser: argparse.ArgumentParser) -> None:
@@ -176,7 +213,8 @@ COMMANDS = {
         "train a network by one of the paper's recipes, or by your own",
         "rootpool train --recipe patches-exact\n"
         "rootpool train --recipe alexnet-imagenet-exact --data PATH trainer.devices=8\n"
-        "rootpool train --recipe patches-exact --resume",
+        "rootpool train --recipe mine.yaml --data photos model.optimizer=adamw\n"
+        "rootpool train --resume --output runs/patches-exact",
         _train_arguments,
         "rootpool.cli.training:train",
         "; continue from the last checkpoint with --resume",
@@ -190,15 +228,23 @@ COMMANDS = {
     ),
     "evaluate": Command(
         "measure the errors of a trained network, on its own data or on yours",
-        "rootpool evaluate runs/patches-exact/best.ckpt",
+        "rootpool evaluate runs/patches-exact\n"
+        "rootpool evaluate runs/birds-exact --data holiday-photos --output evaluation",
         _evaluate_arguments,
-        "rootpool.cli.training:evaluate",
+        "rootpool.cli.trained:evaluate",
     ),
     "predict": Command(
         "print the five most probable classes of each image",
-        "rootpool predict runs/birds-exact/best.ckpt cardinal.jpg wren.jpg",
+        "rootpool predict runs/birds-exact cardinal.jpg wren.jpg\n"
+        "rootpool predict runs/birds-exact holiday-photos --csv birds.csv",
         _predict_arguments,
-        "rootpool.cli.training:predict",
+        "rootpool.cli.trained:predict",
+    ),
+    "export": Command(
+        "write a trained network as ONNX or torch.export, and check it",
+        "rootpool export runs/birds-exact\nrootpool export runs/birds-exact --output birds.pt2",
+        _export_arguments,
+        "rootpool.cli.trained:export",
     ),
     "recipes": Command(
         "list the recipes, one line each",

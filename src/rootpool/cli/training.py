@@ -1,4 +1,4 @@
-"""``rootpool train``, ``evaluate`` and ``predict``: mistakes are reported before Lightning is imported."""
+"""``rootpool train``: mistakes are reported before Lightning is imported."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from rootpool.recipes import Recipe, SettingsError, apply_overrides, load_recipe
 if TYPE_CHECKING:
     from rootpool.train import Run
 
-__all__ = ["evaluate", "predict", "train"]
+__all__ = ["train"]
 
 # Names that were recipes once, and what does the same now.
 REPLACED = {"birds-cpu": "rootpool birds --data PATH"}
 
 
 def train(
-    recipe: str,
+    recipe: str | None,
     *,
     data: str | None = None,
     weights: str | None = None,
@@ -32,7 +32,7 @@ def train(
     """Train by a recipe; the result and its configuration are in the output folder."""
     if recipe in REPLACED:
         raise SettingsError(f"{recipe} is now a command of its own: {REPLACED[recipe]}")
-    loaded = load_recipe(recipe)
+    loaded = load_recipe(recipe) if recipe else _of_run(output, resume)
     flags = {"data": {"root": data, "on_bad_image": on_bad_image}, "model": {"weights": weights}}
     given = {
         part: {k: v for k, v in values.items() if v is not None} for part, values in flags.items()
@@ -57,6 +57,16 @@ def train(
     if run.trainer.is_global_zero:
         _report(run)
     return 0
+
+
+def _of_run(output: str | None, resume: bool) -> Recipe:
+    """The settings of a run that is to be continued, as a recipe."""
+    if not resume or output is None:
+        raise SettingsError("give --recipe, or --resume with the --output of a run to continue")
+    config = Path(output) / "config.yaml"
+    if not config.is_file():
+        raise SettingsError(f"{output} is not a run to continue: it has no config.yaml")
+    return load_recipe(str(config))
 
 
 def _check_needs(recipe: Recipe, config: Mapping[str, Any]) -> None:
@@ -89,77 +99,37 @@ def _value(config: Mapping[str, Any], part: str, key: str) -> Any:
 def _announce(run: Run, checkpoint: Path | None) -> None:
     options, splits = run.module.hparams, run.data.splits
     weights = sum(parameter.numel() for parameter in run.module.parameters())
+    size = " x ".join(map(str, run.map_shape[1:]))
     print(
-        f"{options['backbone']} with {options['method']}: {weights / 1e6:.2f} million weights; "
+        f"{options['backbone']} with {options['method']}: {weights / 1e6:.2f} million weights, "
+        f"{run.map_shape[0]} channels at {size} positions; "
         f"{splits.name}: {len(splits.train)} images for training, {len(splits.val)} for validation, "
-        f"{len(splits.classes)} classes"
+        f"{len(splits.classes)} classes",
+        flush=True,
     )
     if checkpoint is not None:
-        print(f"continuing from {checkpoint}")
+        print(f"continuing from {checkpoint}", flush=True)
 
 
 def _report(run: Run) -> None:
-    metrics = run.trainer.callback_metrics
-    errors = {"top-1": "val_error", "top-5": "val_error5"}
-    known = [
-        f"{name} {float(metrics[key]):.2f} %" for name, key in errors.items() if key in metrics
-    ]
-    if known:
-        print(f"validation error: {', '.join(known)}")
-    files = ("last.ckpt", "best.ckpt", "history.csv", "config.yaml")
+    """Say how it ended: the best epoch, the files, and what to do next."""
+    from rootpool.train.progress import best_epoch
+
+    history, epochs = run.module.history, run.trainer.max_epochs
+    done = len(history)
+    if epochs is not None and 0 < done < epochs and run.settings.patience:
+        print(f"stopped early: no lower validation error for {run.settings.patience} epochs")
+    if done:
+        print(f"finished {done} epochs" + (f" of {epochs}" if epochs and epochs > 0 else ""))
+    best = best_epoch(history)
+    if best is not None:
+        errors = {"top-1": "val_error", "top-5": "val_error5"}
+        if len(run.data.splits.classes) <= 5:
+            del errors["top-5"]
+        texts = [f"{name} {best[key]:.2f} %" for name, key in errors.items()]
+        print(f"lowest validation error, in epoch {best['epoch']}: {', '.join(texts)}")
+    files = ("best.ckpt", "last.ckpt", "history.csv", "config.yaml")
     written = [name for name in files if (run.output / name).is_file()]
     print(f"{run.output}: {', '.join(written)}")
-
-
-def evaluate(checkpoint: str, data: str | None) -> int:
-    """Print the errors of a checkpoint."""
-    _check_file(checkpoint)
-
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    from rootpool.train import evaluation
-
-    run = evaluation.load_run(checkpoint)
-    metrics = evaluation.evaluate(run, data)
-    table = Table(title=Text(f"{checkpoint} after epoch {run.epoch}"))
-    for heading in ("samples", "top-1 error", "top-5 error", "loss"):
-        table.add_column(heading, justify="right")
-    table.add_row(
-        str(metrics["samples"]),
-        f"{metrics['val_error']:.2f} %",
-        f"{metrics['val_error5']:.2f} %",
-        f"{metrics['val_loss']:.4f}",
-    )
-    Console().print(table)
-    return 0
-
-
-def predict(checkpoint: str, images: Sequence[str]) -> int:
-    """Print the most probable classes of images."""
-    _check_file(checkpoint)
-
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    from rootpool.train import evaluation
-
-    run, console = evaluation.load_run(checkpoint), Console()
-    for image, classes in zip(images, evaluation.predict(run, images), strict=True):
-        console.print(Text(image), soft_wrap=True)  # above, since a title is wrapped to its table
-        table = Table(show_header=False)
-        for name, probability in classes:
-            # The name comes from the file; a terminal would obey its control characters.
-            shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in name)
-            table.add_row(Text(shown), f"{100 * probability:.1f} %")
-        console.print(table)
-    return 0
-
-
-def _check_file(checkpoint: str) -> None:
-    if not os.path.isfile(checkpoint):
-        raise SettingsError(
-            f"there is no checkpoint {checkpoint}; rootpool train writes last.ckpt and best.ckpt"
-        )
+    if "best.ckpt" in written:
+        print(f"next: rootpool evaluate {run.output}, or rootpool report {run.output}")

@@ -13,7 +13,7 @@ from .backbones import Backbone
 from .checkpoints import load_checkpoint, save_checkpoint
 from .classifier import PooledClassifier
 from .export import export_onnx, export_program
-from .factory import create_model, names
+from .factory import create_model, list_models, names, pretrained_input
 from .files import read_tensors
 from .frozen import Frozen
 from .groups import parameter_groups
@@ -32,9 +32,11 @@ __all__ = [
     "create_model",
     "export_onnx",
     "export_program",
+    "list_models",
     "load_checkpoint",
     "names",
     "parameter_groups",
+    "pretrained_input",
     "read_tensors",
     "save_checkpoint",
 ]

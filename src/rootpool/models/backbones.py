@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -36,6 +37,7 @@ class Backbone(nn.Module):
         num_features: channels of the map.
         layout: what the body returns; ``forward`` puts the channels second.
         input_size: ``(C, H, W)`` of the images it was made for.
+        pretrained_cfg: what else timm says of those images: mean, standard deviation, crop.
     """
 
     def __init__(
@@ -44,12 +46,19 @@ class Backbone(nn.Module):
         num_features: int,
         layout: Layout = Layout(),  # noqa: B008 (frozen)
         input_size: tuple[int, int, int] = (3, 224, 224),
+        pretrained_cfg: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
         self.body = body
         self.num_features = num_features
         self.layout = layout
         self.input_size = input_size
+        self._pretrained_cfg = dict(pretrained_cfg or {})
+
+    @property
+    def pretrained_cfg(self) -> dict[str, Any]:
+        """What images it was made for, with the keys of timm; see ``timm.data.resolve_data_config``."""
+        return {**self._pretrained_cfg, "input_size": self.input_size}
 
     def forward(self, images: Tensor) -> Tensor:
         return self.layout(features_of(self.body)(images))

@@ -24,6 +24,7 @@ __all__ = ["check_fit", "load_checkpoint", "save_checkpoint"]
 
 _SPEC = "rootpool.spec"
 _FILTER = ".learned."  # in the names of the parameters of learned filters
+_FROZEN = "backbone.network."  # in those of a backbone in Frozen; files are without it
 
 
 def save_checkpoint(
@@ -45,8 +46,17 @@ def save_checkpoint(
     text = dict(metadata or {})
     if model.spec is not None:
         method = getattr(model.pool, "method", model.spec.pool)
-        text[_SPEC] = replace(model.spec, pool=method).to_json()
-    write_tensors(model.state_dict(), path, text)
+        spec = replace(model.spec, pool=method, num_classes=model.num_classes)
+        if model.has_own_layers:  # others cannot be made again from a description
+            text[_SPEC] = spec.to_json()
+    write_tensors(_renamed(model.state_dict(), _FROZEN, "backbone."), path, text)
+
+
+def _renamed(tensors: Mapping[str, Tensor], prefix: str, other: str) -> dict[str, Tensor]:
+    return {
+        other + key.removeprefix(prefix) if key.startswith(prefix) else key: value
+        for key, value in tensors.items()
+    }
 
 
 def load_checkpoint(
@@ -120,12 +130,16 @@ def _make(
         spec.name,
         spec.pool if pool is None else pool,
         reduction=spec.reduction,
+        compute_dtype=spec.compute_dtype,
+        output=spec.output,
+        scaling=spec.scaling,
+        drop_rate=spec.drop_rate,
         **{**spec.options, **options},
     )
     with torch.device("meta"):  # without memory: first check that the description fits the weights
         expected = make(num_classes=spec.num_classes).state_dict()
     check_fit(expected, _with_filters(expected, tensors), os.fspath(path))
-    return make(num_classes=num_classes or spec.num_classes)
+    return make(num_classes=spec.num_classes if num_classes is None else num_classes)
 
 
 def _load(
@@ -134,6 +148,8 @@ def _load(
     """Load all tensors, except those of a last layer that starts with new weights."""
     expected = model.state_dict()
     tensors = _with_filters(expected, tensors)
+    if any(key.startswith(_FROZEN) for key in expected):
+        tensors = _renamed(_renamed(tensors, _FROZEN, "backbone."), "backbone.", _FROZEN)
     last = _last_layer(expected)
     if last in tensors and tensors[last].shape[0] != model.num_classes:
         if num_classes != model.num_classes:

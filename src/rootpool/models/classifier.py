@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 from torch import Tensor, nn
 
+from rootpool.nn import Method
+
+from .freezing import frozen_parameters, hold_still
 from .spec import ModelSpec
 
 __all__ = ["PooledClassifier"]
 
 
 class PooledClassifier(nn.Module):
-    """``classifier(pool(backbone(images)))``.
+    """``classifier(pool(backbone(images)))``, with the methods that timm's models have.
 
     Nothing in the ``state_dict`` depends on the method of the pooling, except for the parameters of
     learned filters. It can be changed on a live network: ``model.pool.method = "svd-pade"``.
@@ -20,6 +26,7 @@ class PooledClassifier(nn.Module):
         pool: a feature map to ``(B, out_features)``, such as :class:`rootpool.nn.CovariancePool`.
         classifier: ``(B, out_features)`` to ``(B, num_classes)``.
         spec: how ``create_model`` made the network; a saved file carries it.
+        drop_rate: dropout of the pooled vector, before the classifier.
 
     >>> import torch
     >>> from rootpool.nn import CovariancePool
@@ -35,25 +42,148 @@ class PooledClassifier(nn.Module):
         pool: nn.Module,
         classifier: nn.Module,
         spec: ModelSpec | None = None,
+        drop_rate: float = 0.0,
     ) -> None:
         super().__init__()
         self.backbone = backbone
         self.pool = pool
+        self.head_drop = nn.Dropout(drop_rate)
         self.classifier = classifier
         self.spec = spec
+        self._frozen: list[nn.Parameter] = []
+        self._made = _kinds(classifier)
+
+    # Sizes
 
     @property
     def num_classes(self) -> int:
-        """Outputs of the last linear layer."""
-        return [m for m in self.classifier.modules() if isinstance(m, nn.Linear)][-1].out_features
+        """Outputs of the last linear layer; 0 if there is none, and the output is the pooled vector."""
+        layers = [m for m in self.classifier.modules() if isinstance(m, nn.Linear | nn.Identity)]
+        return layers[-1].out_features if isinstance(layers[-1], nn.Linear) else 0
+
+    @property
+    def num_features(self) -> int:
+        """Channels of the feature map that ``forward_features`` gives."""
+        return self.backbone.num_features  # type: ignore[return-value]
+
+    @property
+    def head_hidden_size(self) -> int:
+        """Width of the pooled vector that ``forward_head(features, pre_logits=True)`` gives."""
+        return self.pool.out_features  # type: ignore[return-value]
+
+    @property
+    def pretrained_cfg(self) -> dict[str, Any]:
+        """What images the backbone was made for: ``input_size``, ``mean``, ``std``, ``crop_pct``, ...
+
+        ``timm.data.resolve_model_data_config(model)`` reads it.
+        """
+        return dict(getattr(self.backbone, "pretrained_cfg", {}))
+
+    # Forward
 
     def forward_features(self, images: Tensor) -> Tensor:
         """The feature map, before pooling and reduction."""
         return self.backbone(images)
 
-    def forward_head(self, features: Tensor) -> Tensor:
-        """Logits of a feature map."""
-        return self.classifier(self.pool(features).flatten(1))
+    def forward_head(self, features: Tensor, pre_logits: bool = False) -> Tensor:
+        """Logits of a feature map, or the pooled vector that they are computed from."""
+        pooled = self.head_drop(self.pool(features).flatten(1))
+        return pooled if pre_logits else self.classifier(pooled)
 
     def forward(self, images: Tensor) -> Tensor:
         return self.forward_head(self.forward_features(images))
+
+    # The last layer
+
+    @property
+    def has_own_layers(self) -> bool:
+        """Whether the layers after the pooling are those it was made with, but for their sizes."""
+        return self._made == _kinds(self.classifier)
+
+    def get_classifier(self) -> nn.Module:
+        """The layers after the pooling."""
+        return self.classifier
+
+    def reset_classifier(self, num_classes: int, global_pool: str | Method | None = None) -> None:
+        """A new last layer for another number of classes; 0 for none.
+
+        Args:
+            num_classes: outputs.
+            global_pool: another method of the pooling; None leaves it.
+        """
+        if not isinstance(num_classes, int) or num_classes < 0:
+            raise ValueError(f"num_classes must be an integer from 0 on, got {num_classes!r}")
+        if global_pool is not None:
+            self.pool.method = global_pool  # type: ignore[assignment]
+        before = list(self.classifier)[:-1] if isinstance(self.classifier, nn.Sequential) else []
+        widths = [layer.out_features for layer in before if isinstance(layer, nn.Linear)]
+        like = next(self.parameters())
+        last = linear_or_none([self.head_hidden_size, *widths][-1], num_classes).to(like)
+        if before:
+            self.classifier[-1] = last  # type: ignore[index, operator]
+        else:
+            self.classifier = last
+        if self.spec is not None:
+            self.spec = replace(self.spec, num_classes=num_classes)
+
+    # Training
+
+    def set_grad_checkpointing(self, enable: bool = True) -> None:
+        """Recompute the backbone's activations in the backward pass instead of keeping them."""
+        body = getattr(self.backbone, "body", self.backbone)
+        switch = getattr(body, "set_grad_checkpointing", None)
+        if switch is None:
+            raise ValueError(
+                f"{type(body).__name__} cannot recompute its activations; backbones of timm can"
+            )
+        switch(enable)
+
+    def no_weight_decay(self) -> set[str]:
+        """Names of parameters that weight decay should leave alone, such as position embeddings."""
+        body = getattr(self.backbone, "body", None)
+        names = getattr(body, "no_weight_decay", set)()
+        return {f"backbone.body.{name}" for name in names}
+
+    def freeze(self, what: str | int = "backbone") -> None:
+        """Leave the backbone, or its first stages, as they are: no gradient, no new statistics.
+
+        Args:
+            what: ``"backbone"``, or how many of its stages, the stem counted as the first.
+
+        >>> from rootpool.models import create_model
+        >>> model = create_model("resnet18", num_classes=5)
+        >>> model.freeze(2)
+        >>> model.backbone.body.layer2[0].conv1.weight.requires_grad
+        True
+        >>> model.backbone.body.layer1[0].bn1.training
+        False
+        """
+        self.unfreeze()
+        self._frozen = frozen_parameters(self.backbone, what)
+        for parameter in self._frozen:
+            parameter.requires_grad_(False)
+        self.train(self.training)
+
+    def unfreeze(self) -> None:
+        """Let everything learn that :meth:`freeze` stopped."""
+        for parameter in self._frozen:
+            parameter.requires_grad_(True)
+        self._frozen = []
+        self.train(self.training)
+
+    def train(self, mode: bool = True) -> PooledClassifier:
+        super().train(mode)
+        if self._frozen:
+            hold_still(self.backbone)
+        return self
+
+
+def _kinds(classifier: nn.Module) -> list[type[nn.Module]]:
+    """The layers by kind; no last layer is one of any size."""
+    kinds = [type(layer) for layer in classifier.modules()]
+    return [nn.Linear if kind is nn.Identity else kind for kind in kinds]
+
+
+def linear_or_none(in_features: int, num_classes: int) -> nn.Module:
+    """The last layer of a network; nothing for no classes."""
+    return nn.Linear(in_features, num_classes) if num_classes else nn.Identity()

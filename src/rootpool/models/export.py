@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
@@ -34,8 +35,10 @@ def export_program(
     if model.training:
         raise ValueError("the network is in training mode; call model.eval() before the export")
     if images is None:
-        parameter = next(model.parameters())
-        images = parameter.new_zeros(2, *model.backbone.input_size)  # type: ignore[misc]
+        size = getattr(model.backbone, "input_size", None)
+        if size is None:
+            raise ValueError("the backbone does not say the size of its images; give images=...")
+        images = next(model.parameters()).new_zeros(2, *size)
     batch = {0: torch.export.Dim.DYNAMIC}
     program = torch.export.export(model, (images,), dynamic_shapes=(batch,))
     own = _own_operators(program)
@@ -60,18 +63,28 @@ def _own_operators(program: torch.export.ExportedProgram) -> list[str]:
 
 
 def export_onnx(
-    model: PooledClassifier, path: str | os.PathLike[str], images: Tensor | None = None
+    model: PooledClassifier,
+    path: str | os.PathLike[str],
+    images: Tensor | None = None,
+    metadata: Mapping[str, str] | None = None,
 ) -> None:
     """Write the network as one ONNX file, ``images`` to ``logits``, for any batch size.
 
     The methods are those of :func:`export_program`. Needs the packages onnx and onnxscript.
+
+    Args:
+        model: the network, in evaluation mode.
+        path: of the file.
+        images: an example of the input; None for the size that the backbone was made for.
+        metadata: text that the file carries, such as the names of the classes.
     """
-    torch.onnx.export(
+    program = torch.onnx.export(
         export_program(model, images),
-        f=os.fspath(path),
         input_names=["images"],
         output_names=["logits"],
         dynamo=True,
-        external_data=False,
         verbose=False,
     )
+    assert program is not None
+    program.model.metadata_props.update(metadata or {})
+    program.save(os.fspath(path), external_data=False)

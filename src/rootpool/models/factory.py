@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import fnmatch
+import math
 import os
 from collections.abc import Mapping
 from typing import Any
 
 import timm
+import timm.data
 import torch
 from torch import Tensor, nn
 
-from rootpool.nn import Method, make_pool, resolve_pool
+from rootpool.nn import Method, Scaling, make_pool, resolve_pool
+from rootpool.unknown import unknown_name
 
 from .classifier import PooledClassifier
 from .files import read_tensors
 from .presets import PRESETS, Parts
 from .spec import ModelSpec
-from .timm_backbones import timm_backbone
-from .torchvision_backbones import TORCHVISION_PREFIX, torchvision_backbone, torchvision_names
+from .timm_backbones import is_timm_name, timm_backbone
+from .torchvision_backbones import (
+    IMAGENET,
+    TORCHVISION_PREFIX,
+    torchvision_backbone,
+    torchvision_names,
+)
 
-__all__ = ["create_model", "names"]
+__all__ = ["create_model", "list_models", "names", "pretrained_input"]
 
 # Wider maps are reduced to this many channels before the covariance: the 2048 channels of a ResNet-50
 # would give 2 million features, and a last layer of 2 billion weights.
@@ -33,11 +41,38 @@ def names(pattern: str = "*") -> list[str]:
     A few of timm's models have no single feature map; ``create_model`` refuses them and says why.
 
     >>> names("p*")[:4]
-    ['paper/alexnet', 'paper/resnet50', 'paper/resnet101', 'patchnet', 'cifarnet']
+    ['paper/alexnet', 'paper/resnet50', 'paper/resnet101', 'patchnet']
     >>> names("torchvision/vgg11*")
     ['torchvision/vgg11', 'torchvision/vgg11_bn']
     """
     return fnmatch.filter([*PRESETS, *torchvision_names(), *timm.list_models()], pattern)
+
+
+list_models = names  # timm's word for it
+
+
+def pretrained_input(name: str) -> dict[str, Any]:
+    """What the pretrained weights of a backbone expect of images: crop, resize, mean, std, interpolation.
+
+    >>> (
+    ...     pretrained_input("vit_tiny_patch16_224")["mean"],
+    ...     pretrained_input("paper/resnet50")["resize"],
+    ... )
+    ([0.5, 0.5, 0.5], 256)
+    """
+    cfg: Any = IMAGENET
+    if is_timm_name(name):
+        with torch.device("meta"):
+            cfg = timm.create_model(name).pretrained_cfg
+    found = timm.data.resolve_data_config(pretrained_cfg=cfg)
+    crop = found["input_size"][-1]
+    return {
+        "crop": crop,
+        "resize": math.floor(crop / found["crop_pct"]),
+        "mean": list(found["mean"]),
+        "std": list(found["std"]),
+        "interpolation": found["interpolation"],
+    }
 
 
 def create_model(
@@ -46,7 +81,10 @@ def create_model(
     num_classes: int = 1000,
     *,
     reduction: int | None = None,
-    compute_dtype: torch.dtype = torch.float64,
+    compute_dtype: torch.dtype | None = None,
+    output: str = "triangle",
+    scaling: Scaling | None = None,
+    drop_rate: float = 0.0,
     pretrained: bool = False,
     weights: Any = None,
     **backbone_options: Any,
@@ -55,14 +93,19 @@ def create_model(
 
     Args:
         name: a name in ``PRESETS``, a torchvision classifier such as ``"torchvision/alexnet"``, or a
-            timm model; :func:`names` lists them.
+            timm model; :func:`list_models` lists them. ``"hf-hub:owner/model"`` fetches one of timm's
+            from the Hugging Face hub.
         pool: a name in ``METHODS``, a method with its parameters, ``"gap"``, or any module that
             maps a feature map to ``(B, out_features)`` and has ``out_features``. ``"gap"`` is average
             pooling without reduction, or AlexNet's own pooling for ``paper/alexnet``.
-        num_classes: outputs.
+        num_classes: outputs; 0 for the pooled vectors themselves.
         reduction: channels after a 1x1 convolution before the covariance; 0 for no reduction. None
             stands for the preset's, or for 256 if the backbone is wider, as in the paper (not for gap).
-        compute_dtype: the precision of covariance and normalisation, for pools given by name.
+        compute_dtype: the precision of covariance and normalisation; None for float64 where the device
+            has it. This, ``output`` and ``scaling`` are for pools given by name.
+        output: ``"triangle"``, ``"isometric"`` or ``"matrix"``, as in :class:`rootpool.nn.CovariancePool`.
+        scaling: of the pooled vectors, such as ``rootpool.nn.Length(1.0)``.
+        drop_rate: dropout of the pooled vectors, before the last layer.
         pretrained: ImageNet weights for the backbone, fetched by timm or torchvision.
         weights: instead of those, torchvision's weights by name (such as ``"IMAGENET1K_V1"``), or the
             path of a local file with the weights of the original network, under timm's or
@@ -76,17 +119,28 @@ def create_model(
     torch.Size([2, 18])
     >>> model.pool.method = "exact"
     """
-    if not isinstance(num_classes, int) or num_classes < 1:
-        raise ValueError(f"num_classes must be a positive integer, got {num_classes!r}")
+    if not isinstance(num_classes, int) or num_classes < 0:
+        raise ValueError(f"num_classes must be an integer from 0 on, got {num_classes!r}")
     parts = _parts(name, pretrained, weights, backbone_options)
     preset = PRESETS.get(name)
     default = preset.reduction if preset else REDUCTION
     spec = None
     if not isinstance(pool, nn.Module):
-        spec = ModelSpec(name, resolve_pool(pool), num_classes, reduction, backbone_options)
-    head = _pool(pool, parts, reduction, default, compute_dtype)
+        spec = ModelSpec(
+            name,
+            resolve_pool(pool),
+            num_classes,
+            reduction,
+            backbone_options,
+            compute_dtype,
+            output,
+            scaling,
+            drop_rate,
+        )
+    options = {"compute_dtype": compute_dtype, "output": output, "scaling": scaling}
+    head = _pool(pool, parts, reduction, default, options)
     classifier = parts.classifier(head.out_features, num_classes)  # type: ignore[arg-type]
-    return PooledClassifier(parts.backbone, head, classifier, spec)
+    return PooledClassifier(parts.backbone, head, classifier, spec, drop_rate)
 
 
 def _pool(
@@ -94,12 +148,14 @@ def _pool(
     parts: Parts,
     reduction: int | None,
     default: int | None,
-    compute_dtype: torch.dtype,
+    options: Mapping[str, Any],
 ) -> nn.Module:
     channels = parts.backbone.num_features
     if isinstance(pool, nn.Module):
-        if reduction is not None:
-            raise ValueError("reduction is for pools given by name; set it in the module itself")
+        given = [name for name, value in options.items() if value not in (None, "triangle")]
+        if reduction is not None or given:
+            named = ", ".join(["reduction"] * (reduction is not None) + given)
+            raise ValueError(f"{named} is for pools given by name; set it in the module itself")
         if not isinstance(getattr(pool, "out_features", None), int):
             raise TypeError(f"a pool needs out_features, the width of its output; got {pool}")
         if getattr(pool, "in_channels", channels) != channels:
@@ -114,7 +170,7 @@ def _pool(
         return parts.vanilla
     if reduction is None and not vanilla and default is not None and channels > default:
         reduction = default
-    return make_pool(channels, pool, reduction or None, compute_dtype=compute_dtype)
+    return make_pool(channels, pool, reduction or None, **options)
 
 
 def _parts(name: str, pretrained: bool, weights: Any, options: Mapping[str, Any]) -> Parts:
@@ -136,6 +192,8 @@ def _parts(name: str, pretrained: bool, weights: Any, options: Mapping[str, Any]
         return preset.build(weights, tensors, **options)
     if from_torchvision:
         return Parts(torchvision_backbone(name, weights=weights, tensors=tensors, **options))
+    if not is_timm_name(name):
+        raise ValueError(unknown_name("model", name, names(), "rootpool.models.list_models()"))
     if weights is not None:
         raise FileNotFoundError(
             f"there is no file {weights!r}; for timm's own weights use pretrained=True"

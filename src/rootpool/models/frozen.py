@@ -30,6 +30,15 @@ class Frozen(nn.Module):
         self.network.eval()
         return self
 
+    def __getattr__(self, name: str) -> Any:
+        """What it does not have itself, such as ``num_features``, is that of the network."""
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if name == "network":
+                raise
+            return getattr(self.network, name)
+
     def forward(self, *inputs: Any) -> Any:
         with torch.no_grad():
             return self.network(*inputs)

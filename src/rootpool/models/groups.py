@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from torch import nn
+
 from rootpool.nn import learned_parameters
 
 from .classifier import PooledClassifier
@@ -16,6 +18,7 @@ def parameter_groups(
     lr: float = 6e-3,
     backbone_lr: float = 1.2e-3,
     pool_lr: float | None = None,
+    decay_norms: bool = True,
 ) -> list[dict[str, Any]]:
     """Groups for an optimizer: backbone and pooling with one learning rate, classifier with another.
 
@@ -31,6 +34,9 @@ def parameter_groups(
         lr: rate of the classifier.
         backbone_lr: rate of the backbone.
         pool_lr: rate of the pooling's parameters (the reduction); None for the rate of the backbone.
+        decay_norms: whether weight decay is for norm layers and biases too, as in the paper. If not,
+            they are in groups of their own with ``weight_decay=0``, together with what the backbone
+            names in ``no_weight_decay()``.
 
     >>> import torch
     >>> from rootpool.models import create_model
@@ -48,6 +54,17 @@ def parameter_groups(
         {"name": "filter", "params": filters, "lr": lr, "weight_decay": 0.0},
         {"name": "classifier", "params": model.classifier.parameters(), "lr": lr},
     ]
-    for group in groups:
-        group["params"] = [p for p in group["params"] if p.requires_grad]
+    spared = set() if decay_norms else _spared(model)
+    for group in list(groups):
+        learning = [p for p in group["params"] if p.requires_grad]
+        group["params"] = [p for p in learning if p not in spared]
+        rest = [p for p in learning if p in spared]
+        more = {"name": f"{group['name']}, no decay", "params": rest, "weight_decay": 0.0}
+        groups.append({**group, **more})
     return [group for group in groups if group["params"]]
+
+
+def _spared(model: PooledClassifier) -> set[nn.Parameter]:
+    """Parameters that weight decay does harm to: scales, shifts and what the backbone names."""
+    named = model.no_weight_decay()
+    return {p for name, p in model.named_parameters() if p.dim() <= 1 or name in named}

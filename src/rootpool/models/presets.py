@@ -10,6 +10,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from .backbones import Backbone
+from .classifier import linear_or_none
 from .torchvision_backbones import torchvision_backbone
 
 __all__ = ["PRESETS", "FlatPool", "Parts", "Preset"]
@@ -24,7 +25,7 @@ class Parts:
     """
 
     backbone: Backbone
-    classifier: Callable[[int, int], nn.Module] = nn.Linear
+    classifier: Callable[[int, int], nn.Module] = linear_or_none
     vanilla: nn.Module | None = None
 
 
@@ -83,7 +84,7 @@ def _alexnet(weights: Any, tensors: Mapping[str, Tensor] | None, *, norm: bool =
         for width in (in_features, 4096):
             layers += [] if norm else [nn.Dropout()]
             layers += [nn.Linear(width, 4096), nn.ReLU(inplace=True)]
-        return nn.Sequential(*layers, nn.Linear(4096, num_classes))
+        return nn.Sequential(*layers, linear_or_none(4096, num_classes))
 
     return Parts(backbone, classifier, FlatPool(256, 6))
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
-from rootpool.nn import Method, is_registered, resolve_pool
+import torch
+
+from rootpool.nn import Factor, Length, Method, Scaling, is_registered, resolve_pool
 
 __all__ = ["FETCHING", "ModelSpec"]
 
@@ -33,11 +35,23 @@ class ModelSpec:
     num_classes: int
     reduction: int | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+    compute_dtype: torch.dtype | None = None
+    output: str = "triangle"
+    scaling: Scaling | None = None
+    drop_rate: float = 0.0
 
     def to_json(self) -> str:
         """Text that :meth:`from_json` reads."""
+        always = ("name", "pool", "num_classes", "reduction", "options")
         try:
-            return json.dumps({**vars(self), "pool": _describe(self.pool)})
+            described = {
+                "pool": _describe(self.pool),
+                "compute_dtype": self.compute_dtype
+                and str(self.compute_dtype).removeprefix("torch."),
+                "scaling": self.scaling and [type(self.scaling).__name__, asdict(self.scaling)],
+            }
+            values = {**vars(self), **described}
+            return json.dumps({k: v for k, v in values.items() if k in always or v != _DEFAULTS[k]})
         except TypeError as error:
             raise TypeError(
                 f"{self} cannot be written to a file ({error}); set model.spec = None to save the weights "
@@ -50,6 +64,7 @@ class ModelSpec:
         try:
             values = json.loads(text)
             name, parameters = values["pool"]
+            values |= {k: read(values[k]) for k, read in _READ.items() if values.get(k) is not None}
             spec = cls(**{**values, "pool": resolve_pool(name, **parameters)})
             if not isinstance(spec.name, str) or not isinstance(spec.options, dict):
                 raise TypeError("name must be text and options a dictionary")
@@ -59,6 +74,14 @@ class ModelSpec:
             ) from error
         options = {k: v for k, v in spec.options.items() if not k.startswith(FETCHING)}
         return replace(spec, options=options)
+
+
+# Values that are not JSON, from what stands for them.
+_READ: dict[str, Callable[[Any], Any]] = {
+    "compute_dtype": lambda name: {"float32": torch.float32, "float64": torch.float64}[name],
+    "scaling": lambda pair: {"Factor": Factor, "Length": Length}[pair[0]](**pair[1]),
+}
+_DEFAULTS = {field.name: field.default for field in fields(ModelSpec)}
 
 
 def _describe(pool: str | Method) -> list[Any]:

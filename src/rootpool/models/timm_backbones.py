@@ -9,11 +9,11 @@ import timm
 import torch
 from torch import Tensor, nn
 
-from rootpool.unknown import unknown_name
-
 from .backbones import Backbone, Layout, features_of, refuse_missing
 
-__all__ = ["timm_backbone"]
+__all__ = ["is_timm_name", "timm_backbone"]
+
+_HUBS = ("hf-hub:", "hf_hub:", "local-dir:")
 
 
 def timm_backbone(
@@ -35,11 +35,13 @@ def timm_backbone(
         tensors: weights under timm's names, instead of fetched ones.
         options: for ``timm.create_model``, such as ``in_chans``, ``img_size`` or ``drop_path_rate``.
     """
-    if not timm.is_model(name.split(".")[0]):
-        listed = "rootpool.models.names()"
-        raise ValueError(unknown_name("timm model", name, timm.list_models(), listed))
-
-    with torch.device("meta"):
+    if options.get("features_only"):
+        raise ValueError(
+            "features_only gives several maps: put them together with rootpool.nn.BranchPool, or name "
+            "them with rootpool.models.Stages, and give both to PooledClassifier"
+        )
+    # Sketched with gradients, which a caller may have switched off.
+    with torch.device("meta"), torch.inference_mode(False), torch.enable_grad():
         sketch = _create_timm(name, options).eval()
         size = _input_size(sketch, options)
         try:
@@ -58,7 +60,17 @@ def timm_backbone(
         state = body.state_dict()
         missing = {key for key in state.keys() - tensors.keys() if not _holds(tensors, state[key])}
         refuse_missing(missing, name)
-    return Backbone(body, num_features, layout, size)
+    return Backbone(body, num_features, layout, size, _described(body))
+
+
+def is_timm_name(name: str) -> bool:
+    """Whether timm makes a model of that name, with or without the tag of its weights, or a hub's."""
+    return name.startswith(_HUBS) or timm.is_model(name.split(".")[0])
+
+
+def _described(body: nn.Module) -> dict[str, Any]:
+    cfg = getattr(body, "pretrained_cfg", None) or {}
+    return dict(cfg if isinstance(cfg, Mapping) else vars(cfg))
 
 
 def _create_timm(name: str, options: Mapping[str, Any], pretrained: bool = False) -> nn.Module:
@@ -92,7 +104,8 @@ def _inspect(
     if not isinstance(features, Tensor):
         raise ValueError(
             f"{name} returns a {type(features).__name__} instead of one feature map; "
-            "choose a model with a single last stage"
+            "choose a model with a single last stage, or use rootpool.models.Stages and "
+            "rootpool.nn.BranchPool"
         )
     layout = _layout(body, name, tuple(features.shape))
     parameters = dict(body.named_parameters())

@@ -13,11 +13,18 @@ from rootpool.unknown import unknown_name
 
 from .backbones import Backbone, refuse_missing
 
-__all__ = ["TORCHVISION_PREFIX", "torchvision_backbone", "torchvision_names"]
+__all__ = ["IMAGENET", "TORCHVISION_PREFIX", "torchvision_backbone", "torchvision_names"]
 
 TORCHVISION_PREFIX = "torchvision/"
 # The children that are not needed for the last feature map.
 _HEADS = frozenset({"avgpool", "classifier", "fc", "head", "flatten"})
+# What timm says of networks that were trained on ImageNet.
+IMAGENET = {
+    "mean": (0.485, 0.456, 0.406),
+    "std": (0.229, 0.224, 0.225),
+    "crop_pct": 0.875,
+    "interpolation": "bilinear",
+}
 # Not a plain sequence of layers: tokens, auxiliary classifiers, transformed input, nested lists.
 _NO_CHAIN = ("vit_", "inception_v3", "googlenet", "maxvit_t")
 
@@ -65,12 +72,22 @@ def torchvision_backbone(
             unknown_name("torchvision model", TORCHVISION_PREFIX + plain, known, listed)
         )
     body = _cut(torchvision.models.get_model(plain, weights=weights, **options))
+    _refuse_lost_dropout(body, plain, options.get("dropout"))
     shapes = {key: value.to("meta") for key, value in body.state_dict().items()}
     features = torch.func.functional_call(body, shapes, torch.empty(2, 3, 224, 224, device="meta"))
     if tensors is not None:
         refuse_missing(body.state_dict().keys() - tensors.keys(), name)
         body.load_state_dict({key: tensors[key] for key in body.state_dict() if key in tensors})
-    return Backbone(body, features.shape[1])
+    return Backbone(body, features.shape[1], pretrained_cfg=IMAGENET)
+
+
+def _refuse_lost_dropout(body: nn.Module, name: str, dropout: float | None) -> None:
+    """Raise for a dropout that was in the head alone, which is cut off."""
+    kept = [m for m in body.modules() if isinstance(m, nn.Dropout) and m.p == dropout]
+    if dropout and not kept:
+        raise ValueError(
+            f"dropout of {name} belongs to its own head, which the pooling replaces; use drop_rate={dropout}"
+        )
 
 
 def _cut(model: nn.Module) -> nn.Sequential:

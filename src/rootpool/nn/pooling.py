@@ -13,6 +13,7 @@ from rootpool.linalg import to_triangle, triangle_size, triangle_weights
 from .covariance import check_covariance, covariance, flatten_positions
 from .fused import check_traceable, fused_root
 from .method import Method
+from .precision import check_compute_dtype, working_dtype
 from .registry import resolve_method
 from .scaling import Scaling
 from .spectral_roots import SpectralRoot
@@ -27,7 +28,7 @@ def covariance_pool(
     features: Tensor,
     method: str | Method = "exact",
     *,
-    compute_dtype: torch.dtype = torch.float64,
+    compute_dtype: torch.dtype | None = None,
     output: str = "triangle",
     parameters: Tensor | None = None,
 ) -> Tensor:
@@ -43,8 +44,9 @@ def covariance_pool(
         features: ``(B, C, H, W)`` or ``(B, C, N)``, any floating-point dtype.
         method: a name in ``METHODS``, or a method with its parameters.
         compute_dtype: the precision of covariance and normalisation: float64, as in the paper, or
-            float32 for half the time. Singular values below the square root of the precision (1e-7 or
-            1e-3 of the largest) count as zeros.
+            float32 for half the time. None is float64 where the device has it, and float32 elsewhere
+            (MPS), with a warning. Singular values below the square root of the precision (1e-7 or 1e-3
+            of the largest) count as zeros.
         output: ``"triangle"``, ``(B, C (C + 1) / 2)`` in row-major order; ``"isometric"``, the
             same with off-diagonal entries times the root of 2, so that inner products are those of the
             matrices; or ``"matrix"``.
@@ -66,12 +68,9 @@ def covariance_pool(
     return _pool(features, method, compute_dtype, output, _parameters(method, parameters))
 
 
-def _check_options(compute_dtype: torch.dtype, output: str) -> None:
+def _check_options(compute_dtype: torch.dtype | None, output: str) -> None:
     """Raise if ``compute_dtype`` or ``output`` is not supported."""
-    if compute_dtype not in (torch.float32, torch.float64):
-        raise ValueError(
-            f"compute_dtype must be torch.float32 or torch.float64, got {compute_dtype}"
-        )
+    check_compute_dtype(compute_dtype)
     if output not in OUTPUTS:
         raise ValueError(f"output must be one of {', '.join(OUTPUTS)}, got {output!r}")
 
@@ -90,9 +89,14 @@ def _parameters(method: Method, parameters: Tensor | None) -> Tensor:
 
 
 def _pool(
-    features: Tensor, method: Method, dtype: torch.dtype, output: str, parameters: Tensor
+    features: Tensor,
+    method: Method,
+    compute_dtype: torch.dtype | None,
+    output: str,
+    parameters: Tensor,
 ) -> Tensor:
     X = flatten_positions(features, "covariance_pool")
+    dtype = working_dtype(compute_dtype, X.device)
     form = "matrix" if output == "matrix" else "triangle"
     root = method if isinstance(method, SpectralRoot) and method.fused else None
     if root is not None:
@@ -170,7 +174,8 @@ class CovariancePool(_Pool):
         method: a name in ``METHODS``, or a method with its parameters.
         reduction: channels after a 1x1 convolution with batch norm and ReLU (256 in the paper's
             ResNets); None for no reduction.
-        compute_dtype: the precision of covariance and normalisation.
+        compute_dtype: the precision of covariance and normalisation; None for float64 where the device
+            has it.
         output: ``"triangle"``, ``"isometric"`` or ``"matrix"``, as in :func:`covariance_pool`.
         scaling: applied to the vector of each sample, :class:`Length` or :class:`Factor`;
             None, as in the paper, leaves it alone.
@@ -191,7 +196,7 @@ class CovariancePool(_Pool):
         in_channels: int,
         method: str | Method = "exact",
         reduction: int | None = None,
-        compute_dtype: torch.dtype = torch.float64,
+        compute_dtype: torch.dtype | None = None,
         output: str = "triangle",
         scaling: Scaling | None = None,
     ) -> None:
@@ -213,6 +218,10 @@ class CovariancePool(_Pool):
         initial = self._method.initial_parameters()
         if initial and self._method.name not in self.learned:
             self.learned[self._method.name] = nn.Parameter(torch.tensor(initial))
+
+    def working_dtype(self, device: torch.device) -> torch.dtype:
+        """The precision that it computes in on a device."""
+        return working_dtype(self.compute_dtype, device)
 
     @property
     def out_features(self) -> int:
@@ -294,7 +303,7 @@ def make_pool(
     pool: str | Method = "exact",
     reduction: int | None = None,
     *,
-    compute_dtype: torch.dtype = torch.float64,
+    compute_dtype: torch.dtype | None = None,
     output: str = "triangle",
     scaling: Scaling | None = None,
 ) -> CovariancePool | AveragePool:

@@ -12,6 +12,7 @@ from rootpool.linalg import inv_sqrtm
 from rootpool.linalg.checks import checks_enabled
 
 from .covariance import check_covariance
+from .precision import check_compute_dtype, working_dtype
 
 __all__ = ["Whitening"]
 
@@ -52,7 +53,8 @@ class Whitening(nn.Module):
         num_features: channels C.
         eps: ridge :math:`\varepsilon`, which bounds the gain by its inverse square root.
         momentum: weight of a new batch in the running statistics.
-        compute_dtype: the precision of statistics and inverse root.
+        compute_dtype: the precision of statistics and inverse root; None for float64 where the device
+            has it, and float32 elsewhere (MPS).
 
     Shape:
         ``(B, C, *)`` to the same.
@@ -71,7 +73,7 @@ class Whitening(nn.Module):
         num_features: int,
         eps: float = 1e-5,
         momentum: float = 0.1,
-        compute_dtype: torch.dtype = torch.float64,
+        compute_dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         if not isinstance(num_features, int) or num_features < 1:
@@ -80,6 +82,7 @@ class Whitening(nn.Module):
             raise ValueError(f"eps must be positive, got {eps!r}")
         if not 0 < momentum <= 1:
             raise ValueError(f"momentum must be in (0, 1], got {momentum!r}")
+        check_compute_dtype(compute_dtype)
         self.num_features, self.eps, self.momentum = num_features, eps, momentum
         self.compute_dtype = compute_dtype
         self.register_buffer("running_mean", torch.zeros(num_features))
@@ -115,7 +118,8 @@ class Whitening(nn.Module):
                 f"Whitening expects (B, {self.num_features}, *), got {tuple(features.shape)}"
             )
         with torch.autocast(features.device.type, enabled=False):
-            X = features.to(self.compute_dtype).transpose(0, 1).flatten(1)
+            dtype = working_dtype(self.compute_dtype, features.device)
+            X = features.to(dtype).transpose(0, 1).flatten(1)
             if self.training:
                 mean, covariance, count = self._batch_statistics(X)
             else:

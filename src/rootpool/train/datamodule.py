@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import functools
+import inspect
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal
 
 import lightning.pytorch as pl
@@ -10,16 +13,20 @@ from lightning.pytorch.accelerators import CUDAAccelerator
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from rootpool.models import pretrained_input
 from rootpool.recipes import SettingsError
 from rootpool.unknown import unknown_name
 
 from .data import (
+    AUGMENTATIONS,
     EMBEDDED,
     PHOTO_PATCHES,
     TRANSFORMS,
     ImageSplits,
+    Look,
     Transform,
     open_splits,
+    part_of,
 )
 from .sampling import EpochBatches, ResumableLoader, ShardedIndices
 
@@ -35,6 +42,14 @@ class ImageData(pl.LightningDataModule):
         resize: pixels of the shorter side, or height and width, before the crop; None for the
             transform's own.
         crop: pixels that the network sees; None for the transform's own.
+        augment: further random changes for training, a name in ``AUGMENTATIONS`` such as ``randaugment``.
+        statistics: ``imagenet``, or ``pretrained`` for mean, standard deviation and interpolation of the
+            backbone's pretrained weights, and for their resize and crop where none is given.
+        mean: of the pixels of each colour; None for what ``statistics`` says.
+        std: their standard deviation; None likewise.
+        interpolation: of resizing; None likewise.
+        val_share: of a folder of classes without a split, the share of each for validation.
+        fraction: the share of the training images that is used, of each class, for a quick look.
         batch_size: samples of a training step, over *all* processes.
         workers: loading processes for each training process.
         on_bad_image: ``raise`` at the first unreadable image, or ``skip`` those.
@@ -47,6 +62,13 @@ class ImageData(pl.LightningDataModule):
         transform: str = "imagenet",
         resize: int | tuple[int, int] | None = None,
         crop: int | None = None,
+        augment: str | None = None,
+        statistics: Literal["imagenet", "pretrained"] = "imagenet",
+        mean: list[float] | None = None,
+        std: list[float] | None = None,
+        interpolation: Literal["bilinear", "bicubic"] | None = None,
+        val_share: float = 0.2,
+        fraction: float = 1.0,
         batch_size: int = 256,
         workers: int = 4,
         on_bad_image: Literal["raise", "skip"] = "raise",
@@ -55,26 +77,65 @@ class ImageData(pl.LightningDataModule):
         super().__init__()
         if transform not in TRANSFORMS:
             raise SettingsError(unknown_name("data.transform", transform, TRANSFORMS))
+        if augment is not None and augment not in AUGMENTATIONS:
+            raise SettingsError(unknown_name("data.augment", augment, AUGMENTATIONS))
+        if batch_size < 1 or workers < 0 or not 0 < fraction <= 1:
+            raise SettingsError(
+                "data.batch_size must be positive, data.workers not negative and data.fraction in (0, 1], "
+                f"got {batch_size}, {workers} and {fraction}"
+            )
         self.save_hyperparameters()
+
+    @staticmethod
+    def check_root(root: str) -> None:
+        """Raise for a folder that does not exist."""
+        if root not in EMBEDDED and not Path(root).expanduser().is_dir():
+            raise SettingsError(
+                f"data.root {root} is not a folder; give the one that holds the images"
+            )
+
+    def adopt(self, backbone: str) -> None:
+        """Take over what the pretrained weights of a backbone expect, where nothing else is given."""
+        for key, value in pretrained_input(backbone).items():
+            if self.hparams[key] is None:
+                self.hparams[key] = value
 
     @functools.cached_property
     def splits(self) -> ImageSplits:
         """The datasets and class names; read once."""
         options = self.hparams
         if options["root"] in EMBEDDED:
-            return EMBEDDED[options["root"]]()
-        train, val = self.transforms()
-        return open_splits(
-            options["root"],
-            train_transform=train,
-            val_transform=val,
-            on_bad_image=options["on_bad_image"],
-        )
+            splits = EMBEDDED[options["root"]]()
+        else:
+            train, val = self.transforms()
+            splits = open_splits(
+                options["root"],
+                train_transform=train,
+                val_transform=val,
+                on_bad_image=options["on_bad_image"],
+                val_share=options["val_share"],
+                seed=options["seed"],
+            )
+        if options["fraction"] == 1:
+            return splits
+        return replace(splits, train=part_of(splits.train, options["fraction"], options["seed"]))
 
     def transforms(self) -> tuple[Transform, Transform]:
         """The transforms for training and for validation."""
-        sizes = {k: self.hparams[k] for k in ("resize", "crop") if self.hparams[k] is not None}
-        return TRANSFORMS[self.hparams["transform"]](**sizes)
+        given = {key: value for key, value in self.hparams.items() if value is not None}
+        sizes = {key: given[key] for key in ("resize", "crop") if key in given}
+        looks = ("mean", "std", "interpolation", "augment")
+        look = Look(**{key: given[key] for key in looks if key in given})
+        return TRANSFORMS[given["transform"]](**sizes, look=look)
+
+    @property
+    def crop(self) -> int:
+        """Pixels of the side of what the network sees."""
+        given: int | None = self.hparams["crop"]
+        default = (
+            inspect.signature(TRANSFORMS[self.hparams["transform"]]).parameters["crop"].default
+        )
+        return given or default
 
     def _options(self) -> dict[str, Any]:
         workers = self.hparams["workers"]

@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import lightning.pytorch as pl
 import torch
+from torchmetrics.classification import MulticlassConfusionMatrix
 
 from rootpool.models.files import load_weights_only
 from rootpool.recipes import SettingsError
 
-from .data import EMBEDDED, ImageSplits, decode_image
+from .data import EMBEDDED, BadImageError, ImageFiles, ImageSplits, decode_image
+from .data.flat import is_flat
+from .data.readers import EXTENSIONS, class_folders, read_classes
 from .datamodule import ImageData
 from .module import PooledTraining, rebuild
 from .quiet import quiet_lightning
 from .trainer import make_trainer
 
-__all__ = ["TrainedRun", "evaluate", "load_run", "predict"]
+__all__ = [
+    "Evaluation",
+    "TrainedRun",
+    "evaluate",
+    "find_images",
+    "load_run",
+    "measure",
+    "predict",
+    "predictions",
+]
+
+Guess = list[tuple[str, float]]  # classes and their probabilities, the most probable first
 
 
 @dataclass(frozen=True)
@@ -28,6 +43,7 @@ class TrainedRun:
     module: PooledTraining
     data_options: dict[str, Any]
     epoch: int
+    checkpoint: Path = Path()
 
     @property
     def classes(self) -> list[str]:
@@ -40,16 +56,21 @@ def load_run(checkpoint: str | Path) -> TrainedRun:
     """Load a checkpoint of `rootpool train`, with the method that was in use when it was saved.
 
     Nothing in the file is executed.
+
+    Args:
+        checkpoint: the file, or the folder of a run: then its ``best.ckpt``, or ``last.ckpt``.
     """
-    path = Path(checkpoint)
-    if not path.is_file():
-        raise SettingsError(
-            f"there is no checkpoint {path}; rootpool train writes last.ckpt and best.ckpt"
-        )
+    path = checkpoint_of(Path(checkpoint))
     try:
         state = load_weights_only(path)
         options = dict(state["datamodule_hyper_parameters"])
-        return TrainedRun(rebuild(state).eval(), options, state["epoch"])
+        module = rebuild(state).eval()
+        if (
+            options["root"] not in EMBEDDED
+        ):  # what it was trained with, which may differ from pretraining
+            backbone: Any = module.model.backbone
+            backbone.input_size = (backbone.input_size[0], *[ImageData(**options).crop] * 2)
+        return TrainedRun(module, options, state["epoch"], path)
     except Exception as error:  # whatever a file that is not a checkpoint leads to
         raise SettingsError(
             f"{path} is not a checkpoint of rootpool train ({type(error).__name__}: {error}); for those of "
@@ -57,21 +78,117 @@ def load_run(checkpoint: str | Path) -> TrainedRun:
         ) from error
 
 
+def checkpoint_of(path: Path) -> Path:
+    """The file itself, or the best checkpoint in the folder of a run."""
+    files = [path / "best.ckpt", path / "last.ckpt"] if path.is_dir() else [path]
+    found = next((file for file in files if file.is_file()), None)
+    if found is None:
+        where = f"in {path}" if path.is_dir() else str(path)
+        raise SettingsError(
+            f"there is no checkpoint {where}; rootpool train writes last.ckpt and best.ckpt"
+        )
+    return found
+
+
+# --------------------------------------------------------------------------------------------------
+# Errors
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The errors of a network on labelled images.
+
+    Args:
+        metrics: ``val_error`` and ``val_error5`` in per cent, ``val_loss``, ``samples``.
+        confusion: images by true class and predicted class.
+        classes: names of both.
+    """
+
+    metrics: dict[str, float]
+    confusion: list[list[int]]
+    classes: list[str]
+
+    def by_class(self) -> list[dict[str, Any]]:
+        """For each class that has images: how many, their error, and what they are taken for most often."""
+        rows = []
+        for k, (name, counts) in enumerate(zip(self.classes, self.confusion, strict=True)):
+            total = sum(counts)
+            wrong = [(count, j) for j, count in enumerate(counts) if j != k and count]
+            if total:
+                rows.append(
+                    {
+                        "class": name,
+                        "images": total,
+                        "error": 100 * (total - counts[k]) / total,
+                        "confused_with": self.classes[max(wrong)[1]] if wrong else "",
+                    }
+                )
+        return rows
+
+
 def evaluate(run: TrainedRun, root: str | None = None, **trainer_options: Any) -> dict[str, float]:
-    """Errors in per cent and the loss on the validation split, each sample counted once.
+    """The metrics of `measure` alone."""
+    return measure(run, root, **trainer_options).metrics
+
+
+def measure(run: TrainedRun, root: str | None = None, **trainer_options: Any) -> Evaluation:
+    """Errors in per cent, the loss and the confusion of classes, each sample counted once.
 
     Args:
         run: from `load_run`.
-        root: the data; None for where the run was trained.
+        root: a data set, whose validation split counts, or a folder with images in folders of classes,
+            all of which count; None for the validation split that the run was trained with.
         trainer_options: of Lightning's Trainer, such as ``devices``.
     """
-    options = run.data_options | ({} if root is None else {"root": root})
-    data = ImageData(**options)
-    _check_classes(run.classes, data.splits)
-    trainer = make_trainer(logger=False, enable_checkpointing=False, **trainer_options)
+    data = _data(run, root)
+    counter = _Confusion(len(run.classes))
+    trainer = make_trainer(
+        logger=False, enable_checkpointing=False, callbacks=[counter], **trainer_options
+    )
     with quiet_lightning():
         (metrics,) = trainer.validate(run.module, datamodule=data, verbose=False)
-    return {**metrics, "samples": len(data.splits.val)}
+    confusion: list[list[int]] = counter.metric.compute().tolist()
+    return Evaluation({**metrics, "samples": len(data.splits.val)}, confusion, run.classes)
+
+
+class _Confusion(pl.Callback):
+    """Counts images by true class and predicted class."""
+
+    def __init__(self, classes: int) -> None:
+        self.metric = MulticlassConfusionMatrix(classes)
+
+    def on_validation_batch_end(
+        self, trainer: pl.Trainer, pl_module: PooledTraining, outputs: Any, batch: Any, *args: Any
+    ) -> None:
+        assert pl_module.predicted is not None
+        self.metric.to(pl_module.device).update(pl_module.predicted, batch[1])
+
+
+def _data(run: TrainedRun, root: str | None) -> ImageData:
+    own = run.data_options["root"]
+    if root is None or (own not in EMBEDDED and Path(root).resolve() == Path(own).resolve()):
+        return ImageData(**run.data_options)
+    data = ImageData(**{**run.data_options, "root": root})
+    folder = Path(root).expanduser()
+    if is_flat(folder):
+        _, transform = data.transforms()
+        images = ImageFiles(_labelled(folder, run.classes), transform)
+        data.splits = ImageSplits(images, images, tuple(run.classes), folder.name)
+    else:
+        _check_classes(run.classes, data.splits)
+    return data
+
+
+def _labelled(folder: Path, classes: Sequence[str]) -> list[tuple[str, int]]:
+    """All images in class folders, some of the classes of a run, with its labels."""
+    found = class_folders(folder)
+    unknown = [name for name in found if name not in classes]
+    if unknown:
+        raise SettingsError(
+            f"{folder} has folders that are not classes of the run: {', '.join(unknown[:5])}; it knows "
+            f"{', '.join(classes[:5])}{', ...' if len(classes) > 5 else ''}"
+        )
+    return [(path, classes.index(found[label])) for path, label in read_classes(folder, found)]
 
 
 def _check_classes(trained: list[str], splits: ImageSplits) -> None:
@@ -88,21 +205,74 @@ def _check_classes(trained: list[str], splits: ImageSplits) -> None:
         )
 
 
-@torch.inference_mode()
-def predict(
-    run: TrainedRun, images: Iterable[str | Path], count: int = 5
-) -> list[list[tuple[str, float]]]:
+# --------------------------------------------------------------------------------------------------
+# Predictions
+
+
+def find_images(paths: Iterable[str | Path]) -> list[Path]:
+    """Files as they are, and all images in folders and the folders inside them, in order."""
+    found: list[Path] = []
+    for path in map(Path, paths):
+        if not path.is_dir():
+            found.append(path)
+            continue
+        inside = [file for file in sorted(path.rglob("*")) if file.suffix.lower() in EXTENSIONS]
+        if not inside:
+            raise SettingsError(f"there are no images in {path}; known are {', '.join(EXTENSIONS)}")
+        found += inside
+    return found
+
+
+def predict(run: TrainedRun, images: Iterable[str | Path], count: int = 5) -> list[Guess]:
     """For each image the most probable classes with their probabilities."""
+    return [guess for _, guess in predictions(run, images, count)]
+
+
+def predictions(
+    run: TrainedRun,
+    images: Iterable[str | Path],
+    count: int = 5,
+    *,
+    batch_size: int = 32,
+    on_bad_image: str = "raise",
+) -> Iterator[tuple[str | Path, Guess | BadImageError]]:
+    """The same one by one, computed in batches.
+
+    Args:
+        run: from `load_run`.
+        images: their files.
+        count: of classes for each.
+        batch_size: images at a time.
+        on_bad_image: ``raise``, or ``skip`` to give the error in the place of the classes.
+    """
     if run.data_options["root"] in EMBEDDED:
         raise SettingsError(
             f"this network was trained on {run.data_options['root']}, not on image files; "
             "train one on a folder of images: rootpool train --recipe NAME --data PATH"
         )
     _, transform = ImageData(**run.data_options).transforms()
-    results = []
-    for image in images:
-        logits = run.module(transform(decode_image(image)).unsqueeze(0))[0]
-        top = logits.softmax(-1).topk(min(count, len(run.classes)))
-        pairs = zip(top.indices.tolist(), top.values.tolist(), strict=True)
-        results.append([(run.classes[index], probability) for index, probability in pairs])
-    return results
+    count = min(count, len(run.classes))
+    files = list(images)
+    for start in range(0, len(files), batch_size):
+        batch = files[start : start + batch_size]
+        inputs, bad = [], {}
+        for file in batch:
+            try:
+                inputs.append(transform(decode_image(file)))
+            except BadImageError as error:
+                if on_bad_image == "raise":
+                    raise
+                bad[file] = error
+        guesses = _guesses(run, inputs, count)
+        for file in batch:
+            yield file, bad[file] if file in bad else next(guesses)
+
+
+@torch.inference_mode()
+def _guesses(run: TrainedRun, inputs: list[torch.Tensor], count: int) -> Iterator[Guess]:
+    if not inputs:
+        return iter(())
+    images = torch.stack(inputs).to(run.module.device)
+    top = run.module(images).softmax(-1).topk(count)
+    pairs = zip(top.indices.tolist(), top.values.tolist(), strict=True)
+    return iter([[(run.classes[k], p) for k, p in zip(*row, strict=True)] for row in pairs])

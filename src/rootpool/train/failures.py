@@ -1,10 +1,14 @@
-"""Explain the death of a process that a training depends on."""
+"""Explain the death of a process that a training depends on, and settings that Lightning refuses."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from lightning.pytorch.utilities.exceptions import MisconfigurationException
+
+from rootpool.recipes import SettingsError
 
 __all__ = ["explained_deaths"]
 
@@ -25,9 +29,18 @@ _DEATHS: tuple[tuple[str, type[OSError], str], ...] = (
 
 @contextmanager
 def explained_deaths() -> Iterator[None]:
-    """Replace the error that torch raises when another process dies by one that says what to do."""
+    """Replace errors that are not ours by those that say what to do.
+
+    Raises:
+        ChildProcessError: a process that loads images died.
+        ConnectionError: another process of the training died.
+        SettingsError: Lightning cannot use the settings of its trainer.
+    """
     try:
         yield
+    except MisconfigurationException as error:
+        text = " ".join(str(error).split())
+        raise SettingsError(f"the settings of the trainer cannot be used here: {text}") from error
     except Exception as error:
         for reason in _reasons(error):
             first_line = (str(reason).splitlines() or [""])[0]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import lightning.pytorch as pl
-from lightning.pytorch.utilities import rank_zero_info
+from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
 
 from rootpool.nn import covariance_pools, resolve_method, set_method
 
@@ -74,29 +74,61 @@ class HybridProtocol(pl.Callback):
     def __init__(self, schedule: HybridSchedule, final: Any = None) -> None:
         self.schedule = schedule
         self.final = None if final is None else resolve_method(final)
+        self._final: Any = self.final  # of the model that is trained now
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         if stage != "fit":
             return
-        pools = covariance_pools(pl_module)
-        if self.final is None and pools:
-            self.final = next(iter(pools.values())).method
+        self._final = self.final or self._built_with(pl_module)
         self._check_decay(pl_module)
         self._apply(trainer, pl_module)
+        self._check_length(trainer)
+
+    def _built_with(self, pl_module: pl.LightningModule) -> Any:
+        """The method of a model before any hybrid training changed it; noted on the model itself.
+
+        A training that ended before its switch leaves the model with the start method.
+        """
+        pools = covariance_pools(pl_module)
+        if not pools:
+            return self.schedule.start  # which set_method refuses
+        now, start = next(iter(pools.values())).method, resolve_method(self.schedule.start)
+        if now != start:
+            pl_module.method_before_hybrid = now  # type: ignore[assignment]
+        built = getattr(pl_module, "method_before_hybrid", None)
+        if built is None:
+            raise ValueError(
+                f"the model was built with {start.name}, which the hybrid training starts with, so that "
+                "there is nothing to switch to; build it with another method, or give final="
+            )
+        return built
+
+    def _check_length(self, trainer: pl.Trainer) -> None:
+        epochs = trainer.max_epochs
+        if epochs is not None and 0 <= epochs <= self.schedule.switch_epoch:
+            rank_zero_warn(
+                f"this training never switches to {self._final.name}: the switch is at epoch "
+                f"{self.schedule.switch_epoch}, and it ends after {epochs}; {self.schedule.start} is used "
+                "throughout"
+            )
 
     def _check_decay(self, pl_module: pl.LightningModule) -> None:
         milestones = getattr(pl_module, "milestones", None)
         if milestones and milestones[-1] != self.schedule.decay_epoch:
+            switch = milestones[-1] - self.schedule.warmup_epochs
+            advice = (
+                f"switch_epoch={switch}"
+                if switch >= 1
+                else f"milestones that end with {self.schedule.decay_epoch}"
+            )
             raise ValueError(
                 f"the hybrid schedule ends its warm-up at epoch {self.schedule.decay_epoch}, but the last "
-                f"learning-rate decay is at {milestones[-1]}; "
-                f"try switch_epoch={milestones[-1] - self.schedule.warmup_epochs}"
+                f"learning-rate decay is at {milestones[-1]}; try {advice}"
             )
 
     def _apply(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         stage = self.schedule.stage(trainer.current_epoch)
-        final = self.final or self.schedule.start  # None without pools, which set_method refuses
-        set_method(pl_module, self.schedule.start if stage == "start" else final)
+        set_method(pl_module, self.schedule.start if stage == "start" else self._final)
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         # A resume in the middle of an epoch does not pass on_train_epoch_start.
@@ -106,6 +138,6 @@ class HybridProtocol(pl.Callback):
         self._apply(trainer, pl_module)
         epoch = trainer.current_epoch
         if epoch == self.schedule.switch_epoch:
-            rank_zero_info(f"epoch {epoch}: {self.schedule.start} -> {self.final}")
+            rank_zero_info(f"epoch {epoch}: {self.schedule.start} -> {self._final}")
         stage = STAGES.index(self.schedule.stage(epoch))
         pl_module.log("hybrid_stage", float(stage), on_step=False, on_epoch=True)

@@ -1,4 +1,4 @@
-"""The one LightningModule: a pooled classifier trained by SGD with step decay, as in the paper."""
+"""The one LightningModule: a pooled classifier, trained by default as in the paper."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from torchmetrics.classification import MulticlassAccuracy
 from rootpool.models import create_model, load_checkpoint, parameter_groups
 from rootpool.models.spec import FETCHING
 from rootpool.nn import LearnedFilter, covariance_pools, resolve_pool, set_method
+from rootpool.recipes import SettingsError
 
+from .optimisation import make_mixture, make_optimizer, make_schedule
 from .sampling import derive_seed
 
 __all__ = ["PooledTraining", "rebuild"]
@@ -25,7 +27,7 @@ Precision = Literal["float32", "float64"]
 
 
 class PooledTraining(pl.LightningModule):
-    """A backbone, a covariance pooling and a classifier, with the paper's optimisation.
+    """A backbone, a covariance pooling and a classifier, and how they learn; by default as in the paper.
 
     Args:
         backbone: a name that `rootpool.models.create_model` knows.
@@ -34,15 +36,27 @@ class PooledTraining(pl.LightningModule):
         method_options: its parameters, such as ``{"bound": 1e8}``; None for the paper's.
         reduction: channels after the 1x1 convolution before the covariance; None for the backbone's own
             choice.
-        compute_dtype: what the pooling computes in.
+        compute_dtype: what the pooling computes in; None for float64 where the device has it.
         num_classes: outputs of the classifier.
         weights: a checkpoint to start from; its classifier is left out when its number of classes differs.
+        freeze: ``backbone``, or how many of its stages (the stem is the first) stay as they are.
+        unfreeze_epoch: the epoch at whose beginning they begin to learn; None for never.
+        drop_rate: dropout before the classifier.
+        optimizer: a name of torch.optim in lower case, or of timm's optimizers.
+        optimizer_options: its options, such as ``{"betas": [0.9, 0.98]}``.
         lr: initial learning rate (of the classifier, when ``backbone_lr`` is given).
         backbone_lr: initial learning rate of everything before the classifier; None for ``lr``, 0 to leave it
             as it is.
-        momentum: of SGD.
-        weight_decay: of SGD.
-        milestones: epochs at whose beginning the rate is divided by ten.
+        momentum: of SGD, and of others that have one.
+        weight_decay: of the optimizer.
+        decay_norms: whether weight decay is for norm layers and biases too.
+        schedule: of the learning rate: ``steps``, ``cosine`` or ``linear``.
+        milestones: epochs at whose beginning ``steps`` divides the rate by ten.
+        warmup_epochs: of a linear rise of the rate at the beginning; may be a fraction.
+        min_share: the share of the rate that ``cosine`` and ``linear`` end with.
+        label_smoothing: of the training loss.
+        mixup: alpha of MixUp; 0 for none.
+        cutmix: alpha of CutMix; 0 for none.
         classes: names of the classes, kept in the checkpoint for predictions.
         seed: what dropout and other random layers are seeded with, together with the step.
     """
@@ -54,30 +68,58 @@ class PooledTraining(pl.LightningModule):
         method: str = "exact",
         method_options: dict[str, Any] | None = None,
         reduction: int | None = None,
-        compute_dtype: Precision = "float64",
+        compute_dtype: Precision | None = None,
         num_classes: int = 1000,
         weights: str | None = None,
+        freeze: Literal["backbone"] | int | None = None,
+        unfreeze_epoch: int | None = None,
+        drop_rate: float = 0.0,
+        optimizer: str = "sgd",
+        optimizer_options: dict[str, Any] | None = None,
         lr: float = 0.1,
         backbone_lr: float | None = None,
         momentum: float = 0.9,
         weight_decay: float = 1e-4,
+        decay_norms: bool = True,
+        schedule: Literal["steps", "cosine", "linear"] = "steps",
         milestones: list[int] | None = None,
+        warmup_epochs: float = 0.0,
+        min_share: float = 0.0,
+        label_smoothing: float = 0.0,
+        mixup: float = 0.0,
+        cutmix: float = 0.0,
         classes: list[str] | None = None,
         seed: int = 0,
     ) -> None:
         super().__init__()
         self.save_hyperparameters()
+        if num_classes < 2:
+            raise SettingsError(
+                f"a classifier needs two classes or more, got {num_classes}; the data must have a folder "
+                "per class"
+            )
+        if milestones and schedule != "steps":
+            raise SettingsError(
+                f"model.milestones={milestones} are those of model.schedule=steps, got {schedule}; "
+                "leave one of them out"
+            )
+        if unfreeze_epoch is not None and not freeze:
+            raise SettingsError("model.unfreeze_epoch needs model.freeze, such as backbone")
         self.milestones = sorted(milestones or [])
         self.model = create_model(
             backbone,
             pool=resolve_pool(method, **(method_options or {})),
             num_classes=num_classes,
             reduction=reduction,
-            compute_dtype=getattr(torch, compute_dtype),
+            compute_dtype=None if compute_dtype is None else getattr(torch, compute_dtype),
+            drop_rate=drop_rate,
             **(backbone_options or {}),
         )
         if weights is not None:
             load_checkpoint(weights, self.model, num_classes=num_classes)
+        if freeze:
+            self.model.freeze(freeze)
+        self._mix = make_mixture(mixup, cutmix, num_classes)
         self.metrics = nn.ModuleDict(
             {
                 "train_loss": MeanMetric(nan_strategy="disable"),
@@ -89,6 +131,9 @@ class PooledTraining(pl.LightningModule):
         )
         self.history: list[dict[str, Any]] = []
         """One record per epoch: epoch, learning rate, pooling, losses and errors in per cent."""
+        self.predicted: Tensor | None = None
+        """Classes of the last batch."""
+        self.step_seed = 0
         self._rate = lr
         self._measured: dict[str, float] = {}  # of the epoch that is running
 
@@ -102,38 +147,64 @@ class PooledTraining(pl.LightningModule):
         logits: Tensor = self.model(images)
         return logits
 
+    # Steps
+
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         # Random layers depend on the step alone, so a resumed run draws what an uninterrupted one draws.
-        torch.manual_seed(derive_seed(self.hparams["seed"], self.global_step, self.global_rank))
+        part = batch_idx % self.trainer.accumulate_grad_batches
+        counters = (self.hparams["seed"], self.global_step, self.global_rank, part)
+        self.step_seed = derive_seed(*(counters if part else counters[:-1]))
+        torch.manual_seed(self.step_seed)
         # Noted here, because Lightning steps the schedule before it tells us that the epoch has ended.
         self._rate = self.trainer.optimizers[0].param_groups[-1]["lr"]
 
     def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
-        return self._loss("train", batch)
+        return self._measure("train", batch)
 
     def validation_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
-        return self._loss("val", batch)
+        return self._measure("val", batch)
 
-    def _loss(self, split: str, batch: tuple[Tensor, Tensor]) -> Tensor:
-        images, labels = batch
+    def loss(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The loss of a batch, its logits and labels; labels of mixed samples are shares of classes."""
+        if self.training and self._mix is not None:
+            images, labels = self._mix(images, labels)
         logits = self(images)
-        loss = F.cross_entropy(logits, labels)
+        smoothing = self.hparams["label_smoothing"] if self.training else 0.0
+        return F.cross_entropy(logits, labels, label_smoothing=smoothing), logits, labels
+
+    def _measure(self, split: str, batch: tuple[Tensor, Tensor]) -> Tensor:
+        loss, logits, labels = self.loss(*batch)
+        self.predicted = logits.detach().argmax(-1)
+        true = labels.argmax(-1) if labels.is_floating_point() else labels
         for name, metric in self._metrics(split):
             if name.endswith("loss"):
                 metric.update(loss.detach(), weight=len(labels))
             else:
-                metric.update(logits.detach().float(), labels)
+                metric.update(logits.detach().float(), true)
         return loss
 
     def _metrics(self, split: str) -> Iterator[tuple[str, Any]]:
         return ((name, metric) for name, metric in self.metrics.items() if name.startswith(split))
+
+    # Epochs
+
+    def on_train_epoch_start(self) -> None:
+        self._unfreeze_in_time()
+
+    def on_train_start(self) -> None:
+        self._unfreeze_in_time()  # a resume in the middle of an epoch does not pass its start
+
+    def _unfreeze_in_time(self) -> None:
+        epoch = self.hparams["unfreeze_epoch"]
+        if epoch is not None and self.current_epoch >= epoch:
+            self.model.unfreeze()
 
     def _log_epoch(self, split: str) -> None:
         for name, metric in self._metrics(split):
             value = metric.compute()
             if not name.endswith("loss"):
                 value = 100 * (1 - value)
-            self.log(name, value, prog_bar=name.endswith("error"), rank_zero_only=True)
+            self.log(name, value, rank_zero_only=True)
             self._measured[name] = float(value)
             metric.reset()
 
@@ -159,29 +230,86 @@ class PooledTraining(pl.LightningModule):
         if self.trainer.sanity_checking:  # a few batches before the first epoch
             self._measured.clear()
 
+    # Optimisation
+
     def configure_optimizers(self) -> Any:
-        hparams = self.hparams
-        backbone_lr = hparams["lr"] if hparams["backbone_lr"] is None else hparams["backbone_lr"]
-        groups = parameter_groups(self.model, lr=hparams["lr"], backbone_lr=backbone_lr)
-        optimizer = torch.optim.SGD(
-            groups,
-            lr=hparams["lr"],
-            momentum=hparams["momentum"],
-            weight_decay=hparams["weight_decay"],
+        options = self.hparams
+        later = options["unfreeze_epoch"] is not None
+        if later and self._trainer is not None and self.trainer.world_size > 1:
+            # DistributedDataParallel exchanges only gradients of what learns from the beginning.
+            raise SettingsError(
+                "model.unfreeze_epoch works with one device; train the frozen part first, then a second "
+                "run with --weights and without model.freeze"
+            )
+        if later:
+            self.model.unfreeze()  # the optimizer has all from the beginning, so it can be resumed
+        backbone_lr = options["lr"] if options["backbone_lr"] is None else options["backbone_lr"]
+        groups = parameter_groups(
+            self.model,
+            lr=options["lr"],
+            backbone_lr=backbone_lr,
+            decay_norms=options["decay_norms"],
         )
-        schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, self.milestones, gamma=0.1)
+        if later:
+            self.model.freeze(options["freeze"])
+        optimizer = make_optimizer(
+            options["optimizer"],
+            groups,
+            lr=options["lr"],
+            momentum=options["momentum"],
+            weight_decay=options["weight_decay"],
+            options=options["optimizer_options"],
+        )
+        epochs, steps = self._length()
+        schedule, interval = make_schedule(
+            options["schedule"],
+            optimizer,
+            milestones=self.milestones,
+            warmup_epochs=options["warmup_epochs"],
+            min_share=options["min_share"],
+            epochs=epochs,
+            steps_per_epoch=steps / epochs,
+        )
         return {
             "optimizer": optimizer,
-            "lr_scheduler": {"scheduler": schedule, "interval": "epoch"},
+            "lr_scheduler": {"scheduler": schedule, "interval": interval},
         }
+
+    def _length(self) -> tuple[float, float]:
+        """Epochs and steps of the optimizer in the whole training; 1 and 1 where no schedule asks."""
+        by_epoch = self.hparams["schedule"] == "steps" and not self.hparams["warmup_epochs"]
+        if by_epoch or self._trainer is None:
+            return 1.0, 1.0
+        epochs, steps = self.trainer.max_epochs, self.trainer.estimated_stepping_batches
+        if not epochs or epochs < 1:
+            raise SettingsError(
+                f"model.schedule={self.hparams['schedule']} must know how long the training is; give "
+                "trainer.max_epochs"
+            )
+        return float(epochs), max(float(steps), 1.0)
+
+    # Checkpoints
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         # A hybrid training uses another method first than the one asked for.
         checkpoint["method"] = self.pooling
         checkpoint["history"] = self.history
+        checkpoint["metrics"] = {
+            name: _state(metric) for name, metric in self._metrics("train") if metric.update_count
+        }
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         self.history = list(checkpoint["history"])
+        if self.global_rank == 0:  # what all processes have counted so far is in the file
+            for name, state in checkpoint.get("metrics", {}).items():
+                for key, value in state.items():
+                    setattr(self.metrics[name], key, value.to(self.device))
+
+
+def _state(metric: Any) -> dict[str, Tensor]:
+    """The sums of a metric over all processes."""
+    with metric.sync_context():
+        return {key: value.detach().clone() for key, value in metric.metric_state.items()}
 
 
 def rebuild(checkpoint: Mapping[str, Any]) -> PooledTraining:

@@ -113,6 +113,7 @@ class NonFiniteGuard(pl.Callback):
             "global_step": trainer.global_step,
             "split": self._split,
             "rank": trainer.global_rank,
+            "seed": pl_module.step_seed,
             "precision": trainer.precision,
             "method": pl_module.pooling,
             "hyper_parameters": dict(pl_module.hparams),

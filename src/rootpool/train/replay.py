@@ -68,14 +68,15 @@ def replay_state(state: dict[str, Any]) -> Replay:
     ).precision_plugin
     module = rebuild(state).train(state["split"] == "train")
     precision.convert_module(module)
-    seed = derive_seed(module.hparams["seed"], state["global_step"], state["rank"])
+    seed = state.get("seed")
+    if seed is None:
+        seed = derive_seed(module.hparams["seed"], state["global_step"], state["rank"])
     loss, error = torch.tensor(torch.nan), None
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         try:
             with precision.forward_context(), torch.set_grad_enabled(module.training):
-                images, labels = state["batch"]
-                loss = torch.nn.functional.cross_entropy(module(images), labels)
+                loss, *_ = module.loss(*state["batch"])
             if module.training:
                 loss.backward()
         except (ValueError, LinAlgError) as refusal:

@@ -8,29 +8,42 @@ from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
+import torch
+import yaml
 from jsonargparse import Namespace
-from lightning.pytorch.callbacks import Callback, Checkpoint, ModelCheckpoint, RichProgressBar
-from lightning.pytorch.loggers import TensorBoardLogger
-from lightning.pytorch.utilities import rank_zero_only
+from lightning.pytorch.callbacks import (
+    Callback,
+    Checkpoint,
+    EarlyStopping,
+    EMAWeightAveraging,
+    ModelCheckpoint,
+    RichProgressBar,
+)
+from lightning.pytorch.utilities import rank_zero_only, rank_zero_warn
 
 from rootpool.analysis.callbacks import EpochTimer, SpectrumMonitor
 from rootpool.analysis.records import write_records
 from rootpool.files import remove_parts, write_atomically
+from rootpool.models.files import load_weights_only
+from rootpool.nn import covariance_pools
 from rootpool.recipes import SettingsError
 
 from .checkpoints import AtomicCheckpointIO
 from .datamodule import ImageData
 from .failures import explained_deaths
 from .hybrid import HybridProtocol
+from .logs import make_loggers
 from .module import PooledTraining
 from .nonfinite import NonFiniteGuard
+from .progress import watching
 from .quiet import quiet_lightning
-from .settings import as_yaml, hybrid_schedule
+from .settings import as_yaml, check_same, hybrid_schedule
 from .trainer import make_trainer
 
 __all__ = ["Run", "build", "prepare"]
 
-LAST = "last.ckpt"
+LAST, CONFIG = "last.ckpt", "config.yaml"
+FEW_POSITIONS = 12
 
 
 @dataclass(frozen=True)
@@ -42,6 +55,8 @@ class Run:
     data: ImageData
     output: Path
     guard: NonFiniteGuard
+    map_shape: tuple[int, ...]
+    settings: Namespace
 
     @property
     def last(self) -> Path:
@@ -51,18 +66,32 @@ class Run:
     def fit(self, *, resume_from: str | Path | None = None) -> None:
         """Train to the end, from the beginning or from a checkpoint of any moment.
 
+        A training that fails before its first step leaves no ``config.yaml``: the corrected command finds
+        the folder as it was.
+
         Raises:
             NonFiniteError: a loss, gradient or weight became NaN or infinite.
+            SettingsError: Lightning cannot do what the settings ask for.
             ChildProcessError: a process that loads images died.
             ConnectionError: another process of a distributed training ended.
         """
-        with quiet_lightning(), explained_deaths(), self.guard.reporting():
-            self.trainer.fit(
-                self.module,
-                datamodule=self.data,
-                ckpt_path=None if resume_from is None else str(resume_from),
-                weights_only=True,
-            )
+        config, first = self.output / CONFIG, self.trainer.is_global_zero
+        is_new = first and not config.exists()
+        if first:
+            remove_parts(self.output)
+            write_atomically(config, as_yaml(self.settings))
+        try:
+            with quiet_lightning(), explained_deaths(), self.guard.reporting():
+                self.trainer.fit(
+                    self.module,
+                    datamodule=self.data,
+                    ckpt_path=None if resume_from is None else str(resume_from),
+                    weights_only=True,
+                )
+        except BaseException:
+            if is_new and self.trainer.global_step == 0 and not self.last.exists():
+                config.unlink(missing_ok=True)
+            raise
 
 
 def build(settings: Namespace) -> tuple[PooledTraining, ImageData]:
@@ -71,11 +100,17 @@ def build(settings: Namespace) -> tuple[PooledTraining, ImageData]:
     All random generators are seeded, so the network begins with the weights that its training begins with.
     """
     pl.seed_everything(settings.seed, workers=True, verbose=False)
-    data = ImageData(**settings.data.as_dict(), seed=settings.seed)
+    model, options = settings.model.as_dict(), settings.data.as_dict()
+    data = ImageData(**options, seed=settings.seed)
+    if options["statistics"] == "pretrained":
+        data.adopt(model["backbone"])
     classes = list(data.splits.classes)
-    module = PooledTraining(
-        **settings.model.as_dict(), num_classes=len(classes), classes=classes, seed=settings.seed
-    )
+    if len(classes) < 2:
+        raise SettingsError(
+            f"{options['root']} has one class, {classes[0]}; a classifier needs two or more, each with a "
+            "folder of its own"
+        )
+    module = PooledTraining(**model, num_classes=len(classes), classes=classes, seed=settings.seed)
     return module, data
 
 
@@ -93,24 +128,28 @@ def prepare(
     ``spectrum.csv`` when that is measured, TensorBoard's events, ``last.ckpt`` and ``best.ckpt``.
 
     Raises:
-        SettingsError: when the folder holds another run, and neither ``resume`` nor a new name is given.
+        SettingsError: when the folder holds another run, and neither ``resume`` nor a new name is given;
+            when a run would be continued with other settings; when images are too small for the network.
     """
     output = Path(output)
-    _check_output(output, resume)
+    ImageData.check_root(settings.data.root)
+    _check_output(output, resume, settings)
     module, data = build(settings)
+    if resume:
+        _check_classes(output / LAST, module)
+    with quiet_lightning():
+        map_shape = _map_shape(module, data)
     guard = NonFiniteGuard(output)
+    shown = watching() if progress else []
     trainer = make_trainer(
         **settings.trainer.as_dict(),
-        callbacks=[guard, *_callbacks(settings, output, progress), *callbacks],
-        logger=TensorBoardLogger(output, name="", version="", default_hp_metric=False),
+        callbacks=[guard, *_callbacks(settings, output), *shown, *callbacks],
+        logger=make_loggers(settings.loggers, output),
         plugins=[AtomicCheckpointIO()],
         default_root_dir=output,
-        enable_progress_bar=progress,
+        enable_progress_bar=any(isinstance(callback, RichProgressBar) for callback in shown),
     )
-    if trainer.is_global_zero:
-        remove_parts(output)
-        write_atomically(output / "config.yaml", as_yaml(settings))
-    return Run(trainer, module, data, output, guard)
+    return Run(trainer, module, data, output, guard, map_shape, settings)
 
 
 class RecordFiles(Checkpoint):
@@ -148,7 +187,7 @@ class StepCheckpoint(ModelCheckpoint):
             super().on_train_batch_end(trainer, *args, **kwargs)
 
 
-def _callbacks(settings: Namespace, output: Path, progress: bool) -> list[Callback]:
+def _callbacks(settings: Namespace, output: Path) -> list[Callback]:
     def save(kind: type[ModelCheckpoint], name: str, **when: Any) -> ModelCheckpoint:
         return kind(output, filename=name, enable_version_counter=False, **when)
 
@@ -164,18 +203,69 @@ def _callbacks(settings: Namespace, output: Path, progress: bool) -> list[Callba
     schedule = hybrid_schedule(settings)
     if schedule is not None:
         callbacks.append(HybridProtocol(schedule))
+    if settings.ema is not None:
+        if not 0 < settings.ema < 1:
+            raise SettingsError(f"ema must be between 0 and 1, such as 0.999, got {settings.ema}")
+        callbacks.append(EMAWeightAveraging(decay=settings.ema))
+    if settings.patience:
+        callbacks.append(EarlyStopping("val_error", patience=settings.patience))
     if settings.spectrum_every:
         callbacks.append(SpectrumMonitor(every_n_steps=settings.spectrum_every))
-    if progress:
-        callbacks.append(RichProgressBar())
     return callbacks
 
 
-def _check_output(output: Path, resume: bool) -> None:
+# --------------------------------------------------------------------------------------------------
+# Mistakes that would cost an epoch, or all of them
+
+
+def _check_output(output: Path, resume: bool, settings: Namespace) -> None:
     # Other ranks would meet what rank zero has written a moment ago.
-    if getattr(rank_zero_only, "rank", 0):
+    if getattr(rank_zero_only, "rank", 0) or not (output / CONFIG).exists():
         return
-    if (output / "config.yaml").exists() and not resume:
+    if not resume:
         raise SettingsError(
             f"{output} already contains a run; continue it with --resume or choose another --output"
         )
+    check_same(yaml.safe_load((output / CONFIG).read_text(encoding="utf-8")), settings)
+
+
+def _check_classes(checkpoint: Path, module: PooledTraining) -> None:
+    if not checkpoint.is_file():
+        return
+    state = load_weights_only(checkpoint)
+    before = state["hyper_parameters"]["classes"] if "hyper_parameters" in state else None
+    if before is not None and before != module.hparams["classes"]:
+        raise SettingsError(
+            f"the run in {checkpoint.parent} knows {len(before)} classes ({', '.join(before[:3])}, ...), the "
+            f"data has {len(module.hparams['classes'])} ({', '.join(module.hparams['classes'][:3])}, ...); "
+            "begin a new run with another --output"
+        )
+
+
+def _map_shape(module: PooledTraining, data: ImageData) -> tuple[int, ...]:
+    """Channels and positions of the map that is pooled; too few positions are an error or a warning."""
+    image, _ = data.splits.val[0]
+    backbone, training = module.model.backbone, module.training
+    name, size = module.hparams["backbone"], " x ".join(map(str, image.shape))
+    module.eval()
+    try:
+        with torch.no_grad():
+            shape = tuple(backbone(image.unsqueeze(0)).shape[1:])
+    except (RuntimeError, AssertionError, ValueError, TypeError) as error:
+        wanted = " x ".join(map(str, getattr(backbone, "input_size", ("?",))))
+        raise SettingsError(
+            f"{name} does not take images of {size} ({error}); it was made for {wanted}: try "
+            "data.crop, or backbone_options such as img_size or in_chans"
+        ) from error
+    finally:
+        module.train(training)
+    positions = torch.Size(shape[1:]).numel()
+    if covariance_pools(module) and positions < FEW_POSITIONS:
+        text = (
+            f"images of {size} leave {positions} positions of the map of {name}, and a covariance needs "
+            "many; try a larger data.crop, a backbone with a smaller stride, or model.method=gap"
+        )
+        if positions == 1:
+            raise SettingsError(f"{text}. One position has no covariance: nothing would be learned")
+        rank_zero_warn(text)
+    return shape

@@ -1,16 +1,18 @@
 """The effective configuration of a run: checked and completed, from recipes, command line and studies.
 
 A configuration is a nested dictionary with the keys ``seed``, ``hybrid`` (a `HybridSchedule`),
-``save_every``, ``spectrum_every``, ``model`` (arguments of `PooledTraining`), ``data`` (of `ImageData`) and
-``trainer`` (of Lightning's Trainer). `resolve` checks it, fills in the defaults and returns the effective
-configuration.
+``save_every``, ``spectrum_every``, ``patience``, ``ema``, ``loggers``, ``model`` (arguments of
+`PooledTraining`), ``data`` (of `ImageData`) and ``trainer`` (of Lightning's Trainer). `resolve` checks it,
+fills in the defaults and returns the effective configuration.
 """
 
 from __future__ import annotations
 
 import functools
+import re
+import types
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal, Union, get_args, get_origin
 
 import lightning.pytorch as pl
 from jsonargparse import ArgumentError, ArgumentParser, Namespace
@@ -22,7 +24,7 @@ from .datamodule import ImageData
 from .hybrid import HybridSchedule
 from .module import PooledTraining
 
-__all__ = ["as_yaml", "hybrid_schedule", "known_keys", "resolve"]
+__all__ = ["as_yaml", "check_same", "hybrid_schedule", "known_keys", "resolve"]
 
 # Decided by `run.prepare`, not by a configuration.
 _TRAINER_SKIP = {
@@ -37,6 +39,12 @@ _TRAINER_SKIP = {
     "plugins",
     "use_distributed_sampler",
 }
+# What does their work.
+_INSTEAD = {
+    "callbacks": "; see patience, ema and hybrid, or rootpool.train.prepare(callbacks=...)",
+    "logger": "; see loggers",
+    "enable_checkpointing": "; see save_every",
+}
 # Trainer also takes objects here, and jsonargparse would import the class that a text names.
 _BY_NAME = {"accelerator": "auto", "profiler": None, "strategy": "auto"}
 
@@ -50,6 +58,11 @@ def parser() -> ArgumentParser:
     # Steps between checkpoints within an epoch, and between records of the spectra; 0 for none.
     made.add_argument("--save_every", type=int, default=0)
     made.add_argument("--spectrum_every", type=int, default=0)
+    # Epochs without a lower validation error after which a training ends; 0 for never.
+    made.add_argument("--patience", type=int, default=0)
+    # How much of the averaged weights is kept at a step, such as 0.999; null for no average.
+    made.add_argument("--ema", type=float | None, default=None)
+    made.add_argument("--loggers", type=list[str], default=["tensorboard"])
     made.add_class_arguments(PooledTraining, "model", skip={"num_classes", "classes", "seed"})
     made.add_class_arguments(ImageData, "data", skip={"seed"})
     made.add_class_arguments(pl.Trainer, "trainer", skip=_TRAINER_SKIP | _BY_NAME.keys())
@@ -70,7 +83,41 @@ def resolve(config: Mapping[str, Any]) -> Namespace:
         hybrid_schedule(settings)
         return settings
     except (ArgumentError, TypeError, ValueError) as error:
-        raise SettingsError(f"the configuration cannot be used: {error}") from error
+        raise SettingsError(
+            f"the configuration cannot be used: {_in_short(error, config)}"
+        ) from error
+
+
+def _in_short(error: Exception, config: Mapping[str, Any]) -> str:
+    """What jsonargparse says in many lines: key, type and value."""
+    found = re.search(r'Parser key "([\w.]+)"', str(error))
+    key = found.group(1) if found else ""
+    action = next((action for action in parser()._actions if action.dest == key), None)
+    wanted = getattr(action, "_typehint", None)
+    if action is None or wanted is None or key == "hybrid":
+        return str(error)
+    value: Any = config
+    for part in key.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return f"{key} must be {_described(wanted)}, got {value!r}"
+
+
+def _described(wanted: Any) -> str:
+    """A type in words: its values where they can be counted."""
+    if get_origin(wanted) in (Union, types.UnionType):
+        parts = [_described(part) for part in get_args(wanted)]
+        return " or ".join(dict.fromkeys(parts))
+    if get_origin(wanted) is Literal:
+        return ", ".join(map(str, get_args(wanted)))
+    if wanted is type(None):
+        return "null"
+    if get_origin(wanted) is list:
+        return f"a list such as [{_EXAMPLES.get(get_args(wanted)[0], '...')}]"
+    return _TYPES.get(wanted, getattr(wanted, "__name__", str(wanted)))
+
+
+_TYPES = {int: "an integer", float: "a number", str: "text", bool: "true or false"}
+_EXAMPLES = {int: "5, 10", float: "0.1, 0.2", str: "a, b"}
 
 
 def hybrid_schedule(settings: Namespace) -> HybridSchedule | None:
@@ -88,8 +135,13 @@ def known_keys() -> list[str]:
 def _check_keys(config: Mapping[str, Any]) -> None:
     known = known_keys()
     for key in _flatten(config):
+        part, _, name = key.partition(".")
+        if part == "trainer" and name.split(".")[0] in _TRAINER_SKIP:
+            raise SettingsError(
+                f"unknown key {key!r}: rootpool train decides it{_INSTEAD.get(name.split('.')[0], '')}"
+            )
         # Dictionaries with keys of their own.
-        free = ("model.method_options.", "model.backbone_options.")
+        free = ("model.method_options.", "model.backbone_options.", "model.optimizer_options.")
         if key in known or key.startswith(free) or any(k.startswith(f"{key}.") for k in known):
             continue
         raise SettingsError(unknown_name("key", key, known, "rootpool train --show"))
@@ -107,5 +159,47 @@ def _flatten(config: Mapping[str, Any], prefix: str = "") -> list[str]:
 
 def as_yaml(settings: Namespace) -> str:
     """The effective configuration as YAML that `resolve` reads back to the same."""
-    text: str = parser().dump(settings)
+    text: str = parser().dump(settings, skip_none=False)
     return text
+
+
+# What may change when a run is continued: where and how fast it computes, how long, what it writes.
+_FREE = (
+    "data.root",
+    "data.workers",
+    "loggers",
+    "model.weights",
+    "patience",
+    "save_every",
+    "spectrum_every",
+    "trainer.",
+)
+_FIXED = (
+    "trainer.accumulate_grad_batches",
+    "trainer.gradient_clip_",
+)
+
+
+def check_same(before: Mapping[str, Any], settings: Namespace) -> None:
+    """Raise if a run that is continued would be another one than that of its ``config.yaml``.
+
+    Args:
+        before: what the file holds.
+        settings: what was asked for now.
+    """
+    old, new = flat_values(resolve(before)), flat_values(settings)
+    changed = [
+        f"{key} was {old.get(key)} and is {new.get(key)}"
+        for key in sorted({*old, *new})
+        if old.get(key) != new.get(key) and (key.startswith(_FIXED) or not key.startswith(_FREE))
+    ]
+    if changed:
+        raise SettingsError(
+            f"the run that is to be continued had other settings: {'; '.join(changed)}. Leave them out, or "
+            "begin a new run with another --output (and --weights to start from this one)"
+        )
+
+
+def flat_values(settings: Namespace) -> dict[str, Any]:
+    """Values by dotted key; options that are dictionaries are one value."""
+    return dict(Namespace(settings).items())

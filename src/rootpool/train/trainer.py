@@ -6,6 +6,7 @@ from typing import Any
 
 import lightning.pytorch as pl
 
+from .failures import explained_deaths
 from .quiet import quiet_lightning
 
 __all__ = ["make_trainer"]
@@ -13,7 +14,7 @@ __all__ = ["make_trainer"]
 
 def make_trainer(**options: Any) -> pl.Trainer:
     """A Trainer that leaves sampling to our loaders and prints no advertisements."""
-    with quiet_lightning():
+    with quiet_lightning(), explained_deaths():
         return pl.Trainer(
             **options,
             use_distributed_sampler=False,  # ours does not pad and does not depend on the number of processes

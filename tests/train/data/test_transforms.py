@@ -5,7 +5,14 @@ import pytest
 import torch
 from PIL import Image
 
-from rootpool.train.data import cifar_transforms, fine_grained_transforms, imagenet_transforms
+from rootpool.train.data import (
+    AUGMENTATIONS,
+    Look,
+    cifar_transforms,
+    fine_grained_transforms,
+    imagenet_transforms,
+    resized_crop_transforms,
+)
 
 MEAN = torch.tensor([0.485, 0.456, 0.406])[:, None, None]
 DEVIATION = torch.tensor([0.229, 0.224, 0.225])[:, None, None]
@@ -148,3 +155,28 @@ def test_crop_larger_than_the_picture(make, arguments):
         ValueError, match="crop must be positive and no larger than the resized image"
     ):
         make(*arguments)
+
+
+@pytest.mark.parametrize("augment", AUGMENTATIONS)
+def test_augmentations_are_for_training_alone(augment):
+    image = Image.fromarray(np.random.default_rng(0).integers(0, 256, (50, 60, 3), dtype=np.uint8))
+    train, val = resized_crop_transforms(crop=40, look=Look(augment=augment))
+    _, plain = resized_crop_transforms(crop=40)
+    assert torch.equal(val(image), plain(image))
+    results = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        results.append(train(image))
+    assert results[0].shape == (3, 40, 40)
+    assert torch.equal(results[0], results[1])  # drawn from torch's generator alone
+    assert not torch.equal(results[0], results[2])
+
+
+def test_a_resized_crop_is_a_part_of_the_image():
+    """A ramp from left to right stays one, over a part of its range."""
+    ramp = np.broadcast_to(np.arange(200, dtype=np.uint8)[None, :, None], (200, 200, 3))
+    train, val = resized_crop_transforms(crop=64, look=Look(mean=[0, 0, 0], std=[1, 1, 1]))
+    torch.manual_seed(3)
+    rows = 255 * train(Image.fromarray(ramp.copy()))[0].mean(0)
+    assert rows.max() - rows.min() < 190
+    assert val(Image.fromarray(ramp.copy())).shape == (3, 64, 64)

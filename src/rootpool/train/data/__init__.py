@@ -5,10 +5,19 @@ from .files import ON_BAD_IMAGE, ImageFiles, find_bad_images
 from .layouts import LAYOUTS, Layout, open_splits
 from .patches import EMBEDDED, PHOTO_PATCHES, photo_patches
 from .photographs import PHOTOGRAPHS, Photograph
-from .splits import ImageSplits, LabelledImages, TensorImages, Transform
-from .transforms import TRANSFORMS, cifar_transforms, fine_grained_transforms, imagenet_transforms
+from .splits import ImageSplits, LabelledImages, SomeImages, TensorImages, Transform, part_of
+from .transforms import (
+    AUGMENTATIONS,
+    TRANSFORMS,
+    Look,
+    cifar_transforms,
+    fine_grained_transforms,
+    imagenet_transforms,
+    resized_crop_transforms,
+)
 
 __all__ = [
+    "AUGMENTATIONS",
     "EMBEDDED",
     "LAYOUTS",
     "ON_BAD_IMAGE",
@@ -20,7 +29,9 @@ __all__ = [
     "ImageSplits",
     "LabelledImages",
     "Layout",
+    "Look",
     "Photograph",
+    "SomeImages",
     "TensorImages",
     "Transform",
     "cifar_transforms",
@@ -29,5 +40,7 @@ __all__ = [
     "fine_grained_transforms",
     "imagenet_transforms",
     "open_splits",
+    "part_of",
     "photo_patches",
+    "resized_crop_transforms",
 ]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .files import ON_BAD_IMAGE
+from .flat import is_flat, read_flat
 from .pixels import HeldImages, read_cifar10
 from .readers import Listing, read_cars, read_cub, read_dogs, read_folders
 from .splits import ImageSplits, Transform
@@ -71,8 +72,11 @@ LAYOUTS: list[Layout] = [
         read_cars,
     ),
     Layout("cifar-10", (("cifar-10-batches-py", "cifar-10-batches-bin"),), read_cifar10),
-    Layout("image-folder", (("train",), ("val", "test")), read_folders),
+    Layout("image-folder", (("train",), ("val", "valid", "validation", "test")), read_folders),
 ]
+
+
+FLAT = Layout("flat-folder", (("<class>/<image>",),), read_flat)  # recognised by its class folders
 
 
 def open_splits(
@@ -81,6 +85,8 @@ def open_splits(
     train_transform: Transform,
     val_transform: Transform,
     on_bad_image: str = "raise",
+    val_share: float = 0.2,
+    seed: int = 0,
 ) -> ImageSplits:
     """Open a data set in one of the ``LAYOUTS``, in place.
 
@@ -92,12 +98,17 @@ def open_splits(
             ``"skip"`` decodes every file once beforehand and leaves the bad ones out, with a list on
             the standard error. Labels and classes stay as they are, and every process finds the same
             images. It takes about as long as an epoch of loading.
+        val_share: of a flat folder, with no split of its own, the share of each class for validation.
+        seed: of that split.
     """
     if on_bad_image not in ON_BAD_IMAGE:
         raise ValueError(f"on_bad_image must be {' or '.join(ON_BAD_IMAGE)}, got {on_bad_image!r}")
     root = Path(data).expanduser()
-    layout, places = _recognise(root)
-    content = layout.read(*places)
+    if is_flat(root) and not _matches(root):
+        layout, content = FLAT, read_flat(root, val_share, seed)
+    else:
+        layout, places = _recognise(root)
+        content = layout.read(*places)
     for name, samples in (("training", content.train), ("validation", content.val)):
         if not len(samples):
             raise ValueError(f"{root} ({layout.name}) lists no {name} images")
@@ -132,7 +143,7 @@ def _matches(root: Path) -> list[tuple[Layout, list[Path]]]:
 def _nothing_recognised(root: Path) -> str:
     """The error text: what was looked for, what is there, and which folder below it would work."""
     lines = [f"no known data set in {root}; looked for"]
-    for layout in LAYOUTS:
+    for layout in (*LAYOUTS, FLAT):
         missing = [
             " or ".join(places)
             for places, place in zip(layout.parts, layout.find(root), strict=True)

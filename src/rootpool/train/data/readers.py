@@ -43,22 +43,34 @@ class Listing:
 
 def read_folders(train: Path, val: Path) -> Listing:
     """One folder per class in both splits, such as ImageNet; the classes are in alphabetical order."""
-    classes, others = _class_folders(train), _class_folders(val)
+    classes, others = class_folders(train), class_folders(val)
     if classes != others:
         raise ValueError(
             f"{train} and {val} must have the same class folders; "
             f"only in {train.name}: {_some(sorted(set(classes) - set(others)))}; "
             f"only in {val.name}: {_some(sorted(set(others) - set(classes)))}"
         )
+    return Listing(read_classes(train, classes), read_classes(val, classes), tuple(classes))
+
+
+def read_classes(folder: Path, classes: Sequence[str]) -> list[Sample]:
+    """``folder/<class>/*.jpg`` for some classes; a label is the number of its class among them."""
     indices = {name: index for index, name in enumerate(classes)}
-    return Listing(
-        train=make_dataset(str(train), indices, EXTENSIONS),
-        val=make_dataset(str(val), indices, EXTENSIONS),
-        classes=tuple(classes),
-    )
+    try:
+        samples: list[Sample] = make_dataset(str(folder), indices, EXTENSIONS, allow_empty=True)
+    except FileNotFoundError as error:  # a class folder vanished meanwhile
+        raise FileNotFoundError(f"cannot read {folder}: {error}") from error
+    empty = sorted(set(range(len(classes))) - {label for _, label in samples})
+    if empty:
+        raise ValueError(
+            f"no images in {_some([str(folder / classes[label]) for label in empty])}; remove the folder, or "
+            f"put images with a usual ending into it ({', '.join(EXTENSIONS[:3])}, ...)"
+        )
+    return samples
 
 
-def _class_folders(folder: Path) -> list[str]:
+def class_folders(folder: Path) -> list[str]:
+    """Names of the class folders in a folder, in order."""
     names = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
     names = [name for name in names if not name.startswith(".")]  # .ipynb_checkpoints
     if not names:

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-__all__ = ["ImageSplits", "LabelledImages", "TensorImages", "Transform"]
+__all__ = ["ImageSplits", "LabelledImages", "SomeImages", "TensorImages", "Transform", "part_of"]
 
 # From an image (PIL, or a tensor) to the input of a network; random ones use torch's global generator.
 Transform = Callable[[Any], Tensor]
@@ -44,6 +45,29 @@ class TensorImages(LabelledImages):
 
     def __getitem__(self, index: int) -> tuple[Tensor, int]:
         return self.transform(self.images[index]), int(self.labels[index])
+
+
+class SomeImages(LabelledImages):
+    """Some of the images of another set, by their indices."""
+
+    def __init__(self, images: LabelledImages, indices: Tensor) -> None:
+        super().__init__(images.labels[indices])
+        self.images = images
+        self.indices = indices
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        return self.images[int(self.indices[index])]
+
+
+def part_of(images: LabelledImages, fraction: float, seed: int) -> SomeImages:
+    """A share of the images of each class, at least one, drawn by the seed."""
+    generator = torch.Generator().manual_seed(seed)
+    kept = []
+    for label in images.labels.unique():
+        members = (images.labels == label).nonzero()[:, 0]
+        count = max(round(fraction * len(members)), 1)
+        kept.append(members[torch.randperm(len(members), generator=generator)[:count]])
+    return SomeImages(images, torch.cat(kept).sort().values)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ Randomness comes from torch's global generator alone.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,11 +13,20 @@ import torch
 from PIL import Image, ImageOps
 from torch import Tensor
 from torchvision.transforms import v2
+from torchvision.transforms.v2 import InterpolationMode
 from torchvision.transforms.v2 import functional as F
 
 from .splits import Transform
 
-__all__ = ["TRANSFORMS", "cifar_transforms", "fine_grained_transforms", "imagenet_transforms"]
+__all__ = [
+    "AUGMENTATIONS",
+    "TRANSFORMS",
+    "Look",
+    "cifar_transforms",
+    "fine_grained_transforms",
+    "imagenet_transforms",
+    "resized_crop_transforms",
+]
 
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet, R, G, B
 # Of the training images of CIFAR-10, 0 to 255.
@@ -26,8 +36,64 @@ CIFAR_DEVIATION = np.array((63.0, 62.1, 66.7), np.float32)
 # The shorter side, whose shape is kept, or height and width.
 Size = int | tuple[int, int]
 
+# Changes of colour and shape that come before the normalisation, by name.
+AUGMENTATIONS: dict[str, Callable[[], torch.nn.Module]] = {
+    "randaugment": v2.RandAugment,
+    "trivialaugment": v2.TrivialAugmentWide,
+    "autoaugment": v2.AutoAugment,
+    "augmix": v2.AugMix,
+}
 
-def imagenet_transforms(resize: Size = 256, crop: int = 224) -> tuple[Transform, Transform]:
+
+@dataclass(frozen=True)
+class Look:
+    """What all transforms share: how images are resized, changed at random, and normalised.
+
+    Args:
+        mean: of the pixels, for each colour.
+        std: their standard deviation.
+        interpolation: of the resizing: ``bilinear`` or ``bicubic``.
+        augment: a name in ``AUGMENTATIONS``, for training; None for none.
+    """
+
+    mean: Sequence[float] = MEAN
+    std: Sequence[float] = DEVIATION
+    interpolation: str = "bilinear"
+    augment: str | None = None
+
+    @property
+    def mode(self) -> InterpolationMode:
+        """The interpolation as torchvision has it."""
+        return InterpolationMode(self.interpolation)
+
+    def train(self, *steps: torch.nn.Module) -> v2.Compose:
+        """The steps of training, with the augmentation after them."""
+        extra = [] if self.augment is None else [AUGMENTATIONS[self.augment]()]
+        return self.val(*steps, *extra)
+
+    def val(self, *steps: torch.nn.Module) -> v2.Compose:
+        """The steps, between a PIL image and a normalised tensor."""
+        return v2.Compose(
+            [
+                v2.ToImage(),  # first: torch resizes bytes several times faster than Pillow
+                *steps,
+                v2.ToDtype(torch.float32, scale=True),
+                v2.Normalize(list(self.mean), list(self.std)),
+                v2.ToPureTensor(),
+            ]
+        )
+
+    def resize(self, size: Size) -> v2.Resize:
+        """The shorter side, or both, brought to a size."""
+        return v2.Resize(_pair(size), interpolation=self.mode)
+
+
+PLAIN = Look()
+
+
+def imagenet_transforms(
+    resize: Size = 256, crop: int = 224, look: Look = PLAIN
+) -> tuple[Transform, Transform]:
     """Training: resize, random crop, random flip; validation: resize, centre crop.
 
     The paper says "resized to 256x256 and then cropped to 224x224, with random horizontal flip" and
@@ -40,13 +106,13 @@ def imagenet_transforms(resize: Size = 256, crop: int = 224) -> tuple[Transform,
     """
     _check(resize, crop)
     return (
-        _transform(resize, v2.RandomCrop(crop), v2.RandomHorizontalFlip()),
-        _transform(resize, v2.CenterCrop(crop)),
+        look.train(look.resize(resize), v2.RandomCrop(crop), v2.RandomHorizontalFlip()),
+        look.val(look.resize(resize), v2.CenterCrop(crop)),
     )
 
 
 def fine_grained_transforms(
-    resize: Size | None = None, crop: int = 448
+    resize: Size | None = None, crop: int = 448, look: Look = PLAIN
 ) -> tuple[Transform, Transform]:
     """Training: resize, centre crop, random flip; validation: the same without the flip.
 
@@ -58,6 +124,7 @@ def fine_grained_transforms(
     Args:
         resize: the shorter side, or height and width, before the crop; None for ``crop``.
         crop: height and width of the result.
+        look: what all transforms share.
 
     Returns:
         For training and for validation: a PIL image to a normalised tensor ``(3, crop, crop)``.
@@ -65,20 +132,31 @@ def fine_grained_transforms(
     resize = crop if resize is None else resize
     _check(resize, crop)
     return (
-        _transform(resize, v2.CenterCrop(crop), v2.RandomHorizontalFlip()),
-        _transform(resize, v2.CenterCrop(crop)),
+        look.train(look.resize(resize), v2.CenterCrop(crop), v2.RandomHorizontalFlip()),
+        look.val(look.resize(resize), v2.CenterCrop(crop)),
     )
 
 
-def cifar_transforms(resize: Size = 32, crop: int = 32) -> tuple[Transform, Transform]:
+def cifar_transforms(
+    resize: Size = 32, crop: int = 32, look: Look = PLAIN
+) -> tuple[Transform, Transform]:
     """Training: a random crop of the image within a black margin, random flip; validation: the image.
 
     The usual transforms for CIFAR. The margin is an eighth of the crop: 4 pixels of 32. Images of another
     size are resized first.
 
+    Args:
+        resize: the shorter side, or height and width, before the crop.
+        crop: height and width of the result.
+        look: only the one that says nothing; statistics are those of CIFAR-10.
+
     Returns:
         For training and for validation: a PIL image to a normalised tensor ``(3, crop, crop)``.
     """
+    if look != PLAIN:
+        raise ValueError(
+            "data.transform=cifar has its own statistics and augmentation; for others use resized-crop"
+        )
     _check(resize, crop)
     return _Small(resize, crop, margin=crop // 8), _Small(resize, crop, margin=0)
 
@@ -106,24 +184,33 @@ class _Small:
         return torch.from_numpy(pixels.transpose(2, 0, 1))
 
 
-TRANSFORMS = {
-    "cifar": cifar_transforms,
-    "fine-grained": fine_grained_transforms,
-    "imagenet": imagenet_transforms,
-}
+def resized_crop_transforms(
+    resize: Size | None = None, crop: int = 224, look: Look = PLAIN
+) -> tuple[Transform, Transform]:
+    """Training: a random part of the image, resized to the crop, and a flip; validation: as for ImageNet.
 
+    The part has 8 to 100 % of the area and sides of 3:4 to 4:3: torchvision's ``RandomResizedCrop``,
+    with which most networks of today are trained.
 
-def _transform(resize: Size, *steps: torch.nn.Module) -> v2.Compose:
-    return v2.Compose(
-        [
-            v2.ToImage(),  # first: torch resizes bytes several times faster than Pillow
-            v2.Resize(_pair(resize)),
-            *steps,
-            v2.ToDtype(torch.float32, scale=True),
-            v2.Normalize(MEAN, DEVIATION),
-            v2.ToPureTensor(),
-        ]
+    Args:
+        resize: the shorter side, or height and width, for validation; None for 256/224 of the crop.
+        crop: height and width of the result.
+        look: what all transforms share.
+    """
+    resize = round(crop * 256 / 224) if resize is None else resize
+    _check(resize, crop)
+    return (
+        look.train(v2.RandomResizedCrop(crop, interpolation=look.mode), v2.RandomHorizontalFlip()),
+        look.val(look.resize(resize), v2.CenterCrop(crop)),
     )
+
+
+TRANSFORMS: dict[str, Callable[..., tuple[Transform, Transform]]] = {
+    "cifar": cifar_transforms,
+    "imagenet": imagenet_transforms,
+    "fine-grained": fine_grained_transforms,
+    "resized-crop": resized_crop_transforms,
+}
 
 
 def _pair(resize: Size) -> list[int]:

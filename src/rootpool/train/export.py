@@ -1,0 +1,120 @@
+"""A trained run as a program that runs elsewhere, checked against the network."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rootpool.models import export_onnx, export_program
+from rootpool.nn import ISqrtCov, covariance_pools, set_method
+from rootpool.recipes import SettingsError
+
+from .data import EMBEDDED
+from .datamodule import ImageData
+from .evaluation import TrainedRun
+
+__all__ = ["Exported", "export_run"]
+
+IMAGES = 8  # that the program is compared on
+LARGEST = 0.01  # difference of logits, as a share of the largest one
+ITERATIONS = 20  # of the matrix products that stand in for a decomposition
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written.
+
+    Args:
+        path: of the file.
+        shape: ``(C, H, W)`` of an image.
+        method: that the program computes the root by; may differ from that of the network.
+        difference: largest difference between logits of the program and of the network.
+        largest: largest logit, to compare it with.
+    """
+
+    path: Path
+    shape: tuple[int, ...]
+    method: str
+    difference: float
+    largest: float
+
+
+def export_run(run: TrainedRun, path: str | Path) -> Exported:
+    """Write the network of a run as ONNX or, for a name in ``.pt2``, as a program of ``torch.export``.
+
+    The file takes any number of images of the size of the run, and carries the names of the classes
+    and the mean and standard deviation of the pixels. Methods that decompose matrices become
+    Newton-Schulz iterations, which are matrix products. The program is then compared with the network
+    itself, on images of the data where they are still there.
+
+    Raises:
+        SettingsError: the program does not compute what the network does.
+    """
+    path = Path(path)
+    model = run.module.model.eval()
+    images = _images(run)
+    with torch.no_grad():
+        expected = model(images)
+    method = run.module.pooling
+    if covariance_pools(model) and method not in ("isqrt-cov", "covariance", "signed-sqrt"):
+        set_method(model, ISqrtCov(iterations=ITERATIONS))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    about = _about(run, images)
+    if path.suffix == ".onnx":
+        export_onnx(model, path, images[:2], about)
+        got = _run_onnx(path, images)
+    elif path.suffix == ".pt2":
+        program = export_program(model, images[:2])
+        torch.export.save(program, path, extra_files=about)
+        got = torch.export.load(path).module()(images)
+    else:
+        raise SettingsError(f"the name must end in .onnx or .pt2, got {path}")
+    difference, largest = float((got - expected).abs().max()), float(expected.abs().max())
+    if not difference <= LARGEST * largest:
+        path.unlink()
+        raise SettingsError(
+            f"logits of the program would differ by {difference:.2g} from those of up to {largest:.2g}; "
+            "train with a method of matrix products, such as model.method=isqrt-cov, to export it"
+        )
+    return Exported(path, tuple(images.shape[1:]), run.module.pooling, difference, largest)
+
+
+def _images(run: TrainedRun) -> Tensor:
+    """A few validation images, or noise where the data is gone."""
+    root, data = run.data_options["root"], ImageData(**run.data_options)
+    if root in EMBEDDED or Path(root).is_dir():
+        val = data.splits.val
+        return torch.stack([val[k][0] for k in range(min(IMAGES, len(val)))])
+    size: Any = run.module.model.backbone.input_size
+    return torch.randn(IMAGES, *size, generator=torch.Generator().manual_seed(0))
+
+
+def _about(run: TrainedRun, images: Tensor) -> dict[str, str]:
+    """Text that a program carries: what it needs to be used without us."""
+    data = ImageData(**run.data_options)
+    _, transform = data.transforms()
+    normalise = next((step for step in transform.transforms if hasattr(step, "mean")), None)  # type: ignore[attr-defined]
+    pixels = {} if normalise is None else {"mean": normalise.mean, "std": normalise.std}
+    embedded = run.data_options["root"] in EMBEDDED
+    return {
+        "classes": json.dumps(run.classes, ensure_ascii=False),
+        "image": json.dumps({"shape": list(images.shape[1:]), **({} if embedded else pixels)}),
+    }
+
+
+def _run_onnx(path: Path, images: Tensor) -> Tensor:
+    try:
+        import onnxruntime
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            f"{path} was written, but not compared with the network, which needs onnxruntime; try: "
+            "pip install onnxruntime"
+        ) from error
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    (logits,) = session.run(None, {"images": images.numpy()})
+    return torch.from_numpy(logits)

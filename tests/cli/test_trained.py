@@ -1,0 +1,145 @@
+"""What is done with a trained network: evaluate, predict, export."""
+
+import csv
+import json
+
+import onnxruntime
+import pytest
+import torch
+
+from images import make_image_tree
+from rootpool.cli import main
+from rootpool.train.evaluation import load_run, predict
+
+pytestmark = pytest.mark.slow
+
+
+def run(*arguments: object) -> int:
+    return main([str(argument) for argument in arguments])
+
+
+@pytest.fixture(scope="module")
+def colours(tmp_path_factory):
+    """A network that has learned colours, from a flat folder of six photographs of each."""
+    folder = tmp_path_factory.mktemp("colours")
+    make_image_tree(folder / "photos", classes=["blue", "green", "red"], per_class=6, splits=("",))
+    code = run(
+        "train",
+        "--recipe=birds-exact",
+        f"--data={folder / 'photos'}",
+        f"--output={folder / 'run'}",
+        f"--weights={start(folder)}",
+        "model.backbone=test_resnet",
+        "model.reduction=8",
+        "model.optimizer=adamw",
+        "model.lr=0.01",
+        "model.backbone_lr=null",
+        "data.transform=resized-crop",
+        "data.crop=64",
+        "data.batch_size=6",
+        "data.workers=0",
+        "trainer.max_epochs=8",
+        "trainer.accelerator=cpu",
+    )
+    assert code == 0
+    return folder
+
+
+def start(folder):
+    from rootpool.models import create_model, save_checkpoint
+
+    torch.manual_seed(0)
+    path = folder / "start.pt"
+    save_checkpoint(create_model("test_resnet", num_classes=4, reduction=8), path)
+    return path
+
+
+def test_the_end_of_a_training_names_the_best_epoch_and_the_next_step(colours, capsys):
+    assert run("train", "--resume", "--output", colours / "run") == 0
+    out = capsys.readouterr().out
+    assert "finished 8 epochs of 8" in out
+    assert "lowest validation error, in epoch" in out
+    assert "top-5" not in out  # of three classes
+    assert f"next: rootpool evaluate {colours / 'run'}" in out
+
+
+def test_a_run_folder_is_evaluated_on_any_folder_of_its_classes(colours, tmp_path, capsys):
+    make_image_tree(tmp_path / "new", classes=["green", "red"], per_class=3, splits=("",))
+    # Colours go round the wheel by number of classes: those of two are not those of three.
+    output = tmp_path / "out"
+    assert run("evaluate", colours / "run", "--data", tmp_path / "new", "--output", output) == 0
+    out = capsys.readouterr().out
+    assert "best.ckpt" in out
+    rows = list(csv.DictReader((output / "classes.csv").open()))
+    assert [(row["class"], row["images"]) for row in rows] == [("green", "3"), ("red", "3")]
+    confusion = list(csv.reader((output / "confusion.csv").open()))
+    assert [sum(map(int, row[1:])) for row in confusion[1:]] == [0, 3, 3]
+    assert (output / "confusion.png").stat().st_size > 1000
+    make_image_tree(tmp_path / "odd", classes=["green", "violet"], splits=("",))
+    assert run("evaluate", colours / "run", "--data", tmp_path / "odd") == 1
+    assert "folders that are not classes of the run: violet" in capsys.readouterr().err
+
+
+def test_a_folder_is_predicted_to_a_table_in_batches(colours, tmp_path, capsys):
+    table = tmp_path / "guesses.csv"
+    assert run("predict", colours / "run", colours / "photos", "--csv", table, "--top", 2) == 0
+    assert f"{table}: 18 images" in capsys.readouterr().out
+    rows = list(csv.DictReader(table.open()))
+    assert list(rows[0]) == ["image", "class_1", "share_1", "class_2", "share_2"]
+    right = sum(f"/{row['class_1']}/" in row["image"] for row in rows)
+    assert right >= 15  # of 18
+    loaded = load_run(colours / "run")
+    name, share = predict(loaded, [rows[0]["image"]])[0][0]  # alone, not in a batch
+    assert (name, pytest.approx(share, abs=1e-4)) == (rows[0]["class_1"], float(rows[0]["share_1"]))
+
+
+def test_bad_images_and_empty_folders_of_a_prediction(colours, tmp_path, capsys):
+    (tmp_path / "bad.jpg").write_bytes(b"")
+    good = colours / "photos" / "red" / "0.jpg"
+    assert run("predict", colours / "run", tmp_path) == 1
+    assert "the file is empty" in capsys.readouterr().err
+    assert run("predict", colours / "run", tmp_path, good, "--on-bad-image", "skip") == 0
+    out = capsys.readouterr().out
+    assert "left out" in out
+    assert "red" in out
+    (tmp_path / "none").mkdir()
+    assert run("predict", colours / "run", tmp_path / "none") == 1
+    assert "there are no images in" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("suffix", [".onnx", ".pt2"])
+def test_an_exported_run_has_its_size_and_labels_and_computes_the_same(
+    colours, suffix, tmp_path, capsys
+):
+    path = tmp_path / f"colours{suffix}"
+    assert run("export", colours / "run", "--output", path) == 0
+    out = capsys.readouterr().out
+    assert "images of 3 x 64 x 64 to 3 classes" in out
+    assert "isqrt-cov (matrix products) instead of exact" in out
+    images = torch.randn(5, 3, 64, 64, generator=torch.Generator().manual_seed(0))
+    model = load_run(colours / "run").module
+    with torch.no_grad():
+        expected = model(images)
+    if suffix == ".onnx":
+        session = onnxruntime.InferenceSession(path)
+        (got,) = session.run(None, {"images": images.numpy()})
+        about = session.get_modelmeta().custom_metadata_map
+        got = torch.from_numpy(got)
+    else:
+        about = {"classes": "", "image": ""}
+        got = torch.export.load(path, extra_files=about).module()(images)
+    assert json.loads(about["classes"]) == ["blue", "green", "red"]
+    assert json.loads(about["image"])["shape"] == [3, 64, 64]
+    assert (got - expected).abs().max() < 0.02 * expected.abs().max()
+
+
+def test_mistakes_around_a_run(colours, tmp_path, capsys):
+    for arguments, message in (
+        (["export", colours / "run", "--output", "model.tflite"], "must end in .onnx or .pt2"),
+        (["export", tmp_path / "nothing"], "there is no checkpoint"),
+        (["evaluate", tmp_path], f"there is no checkpoint in {tmp_path}"),
+        (["train", "--resume"], "give --recipe, or --resume with the --output of a run"),
+        (["train", "--resume", "--output", tmp_path], "is not a run to continue"),
+    ):
+        assert run(*arguments) == 1
+        assert message in capsys.readouterr().err

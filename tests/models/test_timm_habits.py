@@ -1,0 +1,212 @@
+"""What people who know timm's models expect of ours."""
+
+import json
+
+import pytest
+import timm
+import torch
+from torch import nn
+
+from rootpool.models import (
+    Frozen,
+    create_model,
+    export_program,
+    list_models,
+    load_checkpoint,
+    parameter_groups,
+    pretrained_input,
+    save_checkpoint,
+)
+from rootpool.nn import Length
+
+TINY = "test_resnet"
+IMAGES = torch.randn(3, 3, 64, 64, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.fixture(scope="module")
+def model():
+    return create_model(TINY, "exact", 7, reduction=4).eval()
+
+
+def test_features_head_and_forward_are_one_computation(model):
+    features = model.forward_features(IMAGES)
+    pooled = model.forward_head(features, pre_logits=True)
+    assert features.shape[1] == model.num_features
+    assert pooled.shape == (3, model.head_hidden_size)
+    assert torch.equal(model.get_classifier()(pooled), model(IMAGES))
+    assert torch.equal(model.forward_head(features), model(IMAGES))
+
+
+@pytest.mark.parametrize("name", [TINY, "paper/alexnet"])
+def test_a_new_last_layer_by_number_of_classes(name, tmp_path):
+    model = create_model(name, "isqrt-cov", 5)
+    for count in (3, 0, 4):
+        model.reset_classifier(count)
+        assert model.num_classes == count
+        assert model.spec.num_classes == count
+    model.reset_classifier(2, global_pool="exact")
+    assert model.pool.method.name == "exact"
+    save_checkpoint(model, tmp_path / "model.pt")
+    again = load_checkpoint(tmp_path / "model.pt")
+    assert again.num_classes == 2
+    with pytest.raises(ValueError, match="num_classes must be an integer from 0 on, got -1"):
+        model.reset_classifier(-1)
+
+
+def test_without_classes_the_output_is_the_pooled_vector():
+    model = create_model(TINY, num_classes=0, reduction=4).eval()
+    assert model.num_classes == 0
+    assert model(IMAGES).shape == (3, 10)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda model: setattr(model, "classifier", nn.Linear(model.pool.out_features, 2)),
+        lambda model: setattr(model, "backbone", Frozen(model.backbone)),
+    ],
+    ids=["classifier", "frozen"],
+)
+def test_a_changed_model_saves_and_loads(change, tmp_path):
+    model = create_model(TINY, "exact", 7, reduction=4)
+    change(model)
+    path = tmp_path / "model.safetensors"
+    save_checkpoint(model.eval(), path)
+    again = load_checkpoint(path).eval()
+    torch.testing.assert_close(again(IMAGES), model(IMAGES))
+    torch.testing.assert_close(load_checkpoint(path, model)(IMAGES), again(IMAGES))
+
+
+def test_layers_that_no_description_has_are_loaded_into_a_model(tmp_path):
+    model = create_model(TINY, "exact", 7, reduction=4)
+    model.classifier = nn.Sequential(nn.ReLU(), nn.Linear(10, 7))
+    save_checkpoint(model, tmp_path / "model.pt")
+    with pytest.raises(ValueError, match="does not say how its network was made"):
+        load_checkpoint(tmp_path / "model.pt")
+    load_checkpoint(tmp_path / "model.pt", model)
+
+
+def test_a_frozen_backbone_can_be_exported_without_an_example():
+    model = create_model("patchnet", "isqrt-cov", 3)
+    model.backbone = Frozen(model.backbone)
+    assert model.num_features == 64
+    assert export_program(model.eval()).module()(torch.zeros(2, 1, 28, 28)).shape == (2, 3)
+
+
+def test_options_of_the_pooling_survive_a_file(tmp_path):
+    options = {"compute_dtype": torch.float32, "output": "isometric", "scaling": Length(2.0)}
+    model = create_model(TINY, "exact", 3, reduction=4, drop_rate=0.25, **options)
+    save_checkpoint(model, tmp_path / "model.pt")
+    pool = load_checkpoint(tmp_path / "model.pt").pool
+    assert {name: getattr(pool, name) for name in options} == options
+    assert load_checkpoint(tmp_path / "model.pt").head_drop.p == 0.25
+    with pytest.raises(ValueError, match="scaling is for pools given by name"):
+        create_model(TINY, nn.Identity(), scaling=Length(1.0))
+
+
+def test_dropout_is_before_the_classifier_and_only_in_training():
+    model = create_model(TINY, "exact", 3, reduction=4, drop_rate=0.5)
+    pooled = model.forward_head(model.forward_features(IMAGES), pre_logits=True)
+    assert (pooled == 0).any()
+    with pytest.raises(ValueError, match=r"dropout of alexnet belongs to .*use drop_rate=0\.3"):
+        create_model("torchvision/alexnet", dropout=0.3)
+
+
+@pytest.mark.parametrize(
+    "context", [torch.no_grad, torch.inference_mode, lambda: torch.set_grad_enabled(False)]
+)
+def test_models_are_made_without_gradients_too(context):
+    with context():
+        model = create_model(TINY, num_classes=2)
+    assert model.num_features == create_model(TINY, num_classes=2).num_features
+
+
+@pytest.mark.parametrize("name", ["vit_tiny_patch16_224", "resnet18", "torchvision/resnet18"])
+def test_the_images_of_the_pretrained_weights(name):
+    model = create_model(name, num_classes=2)
+    found = timm.data.resolve_model_data_config(model)
+    expected = timm.data.resolve_model_data_config(
+        timm.create_model(name.removeprefix("torchvision/"))
+    )
+    keys = ("mean", "std", "crop_pct", "input_size")
+    if name.startswith("torchvision"):
+        expected |= {"crop_pct": 0.875}  # timm's weights of this network are others
+    assert {key: found[key] for key in keys} == {key: expected[key] for key in keys}
+    given = pretrained_input(name)
+    assert given["mean"] == list(expected["mean"])
+    assert given["resize"] == int(given["crop"] / expected["crop_pct"])
+
+
+def test_activations_are_recomputed_on_demand(model):
+    images = IMAGES.clone().requires_grad_()
+    (kept,) = torch.autograd.grad(model(images).sum(), images)
+    model.set_grad_checkpointing()
+    (again,) = torch.autograd.grad(model(images).sum(), images)
+    model.set_grad_checkpointing(False)
+    torch.testing.assert_close(again, kept)
+    with pytest.raises(ValueError, match="cannot recompute its activations; backbones of timm can"):
+        create_model("patchnet").set_grad_checkpointing()
+
+
+@pytest.mark.parametrize(
+    ("name", "frozen", "learning"),
+    [
+        (TINY, "layer1.0.conv1.weight", "layer2.0.conv1.weight"),
+        ("torchvision/resnet18", "layer1.0.conv1.weight", "layer2.0.conv1.weight"),
+        ("torchvision/mobilenet_v2", "features.1.conv.0.0.weight", "features.2.conv.0.0.weight"),
+    ],
+)
+def test_first_stages_are_frozen_with_their_statistics(name, frozen, learning):
+    model = create_model(name, num_classes=2, reduction=4)
+    model.freeze(2)
+    body = dict(model.backbone.body.named_parameters())
+    assert not body[frozen].requires_grad
+    assert body[learning].requires_grad
+    norms = [m for m in model.backbone.modules() if isinstance(m, nn.BatchNorm2d)]
+    before = norms[0].running_mean.clone()
+    model.train()(IMAGES).sum().backward()
+    assert torch.equal(norms[0].running_mean, before)
+    assert body[frozen].grad is None
+    assert norms[-1].training
+    model.unfreeze()
+    assert all(p.requires_grad for p in model.parameters())
+    assert norms[0].training
+
+
+def test_freezing_the_whole_backbone_and_what_cannot_be_frozen():
+    model = create_model(TINY, num_classes=2, reduction=4)
+    model.freeze()
+    assert {name.split(".")[0] for name, p in model.named_parameters() if p.requires_grad} == {
+        "pool",
+        "classifier",
+    }
+    for wrong in ("head", 99, 0):
+        with pytest.raises(ValueError, match="freeze takes 'backbone' or how many of its 5 stages"):
+            model.freeze(wrong)
+
+
+def test_weight_decay_spares_norms_biases_and_what_timm_names():
+    model = create_model("vit_tiny_patch16_224", num_classes=2, depth=1, reduction=4)
+    groups = parameter_groups(model, decay_norms=False)
+    spared = {p for group in groups if group.get("weight_decay") == 0 for p in group["params"]}
+    assert model.backbone.body.pos_embed in spared
+    assert all((p.dim() <= 1) == (p in spared) for p in model.classifier.parameters())
+    assert sum(len(g["params"]) for g in groups) == len(list(model.parameters()))
+
+
+def test_names_of_all_libraries_are_listed_and_suggested():
+    assert {"patchnet", "torchvision/vgg11", "resnet18"} <= set(list_models())
+    with pytest.raises(ValueError, match=r"did you mean .*torchvision/mobilenet_v3_small"):
+        create_model("mobilenet_v3_small")
+    with pytest.raises(ValueError, match=r"rootpool\.nn\.BranchPool.*rootpool\.models\.Stages"):
+        create_model("resnet18", features_only=True)
+
+
+def test_models_of_a_hub_are_made_by_timm(tmp_path):
+    """A folder stands for the hub: timm reads both in the same way."""
+    config = {"architecture": TINY, "num_classes": 9, "pretrained_cfg": {"mean": [0.1, 0.2, 0.3]}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    torch.save(timm.create_model(TINY, num_classes=9).state_dict(), tmp_path / "pytorch_model.bin")
+    model = create_model(f"local-dir:{tmp_path}", num_classes=2)
+    assert tuple(model.pretrained_cfg["mean"]) == (0.1, 0.2, 0.3)
+    assert pretrained_input(f"local-dir:{tmp_path}")["mean"] == [0.1, 0.2, 0.3]

@@ -1,0 +1,178 @@
+"""Mistakes of users: found before an epoch is lost, and never silently accepted."""
+
+import re
+import shutil
+
+import lightning.pytorch as pl
+import pytest
+import torch
+import yaml
+from torch import nn
+
+from images import make_image_tree
+from rootpool.nn import CovariancePool, Exact, ISqrtCov
+from rootpool.recipes import SettingsError, merge
+from rootpool.train import HybridProtocol, HybridSchedule, prepare, resolve
+from small_runs import CONFIG, final, run
+
+PLAIN = merge(CONFIG, {"hybrid": None, "spectrum_every": 0, "save_every": 0})
+TINY = {"backbone": "test_resnet", "reduction": 8, "milestones": None}
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    return make_image_tree(tmp_path_factory.mktemp("photos"))
+
+
+def on_photos(photos, **parts):
+    data = {"root": str(photos), "resize": 64, "crop": 64, "batch_size": 4, "workers": 0}
+    return merge(PLAIN, {"model": TINY, "data": data}, parts)
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"data": {"batch_size": 0}}, "data.batch_size must be positive.*got 0"),
+        ({"data": {"fraction": 0.0}}, r"data.fraction in \(0, 1\], got"),
+        (
+            {"data": {"augment": "randaug"}},
+            "unknown data.augment 'randaug'; did you mean randaugment",
+        ),
+        ({"data": {"root": "nowhere"}}, "data.root nowhere is not a folder"),
+        (
+            {"model": {"backbone": "vit_tiny_patch16_224", "backbone_options": {"depth": 1}}},
+            r"vit_tiny_patch16_224 does not take images of 3 x 64 x 64 .*made for 3 x 224 x 224",
+        ),
+        (
+            {"model": {"backbone": "resnet10t"}, "data": {"resize": 32, "crop": 32}},
+            "leave 1 positions .* One position has no covariance: nothing would be learned",
+        ),
+        ({"trainer": {"accelerator": "tpu"}}, "the settings of the trainer cannot be used here"),
+        ({"loggers": ["tensorbord"]}, "unknown logger 'tensorbord'; did you mean tensorboard"),
+        ({"ema": 1.5}, "ema must be between 0 and 1"),
+    ],
+)
+def test_what_cannot_work_is_said_before_the_training(parts, message, photos, tmp_path):
+    with pytest.raises(SettingsError, match=message):
+        prepare(resolve(on_photos(photos, **parts)), tmp_path / "run", progress=False)
+    assert not (tmp_path / "run").exists()
+
+
+def test_few_positions_are_said_and_average_pooling_needs_none(photos, tmp_path):
+    small = {"data": {"resize": 64, "crop": 64}, "model": {"backbone": "resnet10t"}}
+    with pytest.warns(UserWarning, match="images of 3 x 64 x 64 leave 4 positions of the map"):
+        made = prepare(resolve(on_photos(photos, **small)), tmp_path, progress=False)
+    assert made.map_shape == (512, 2, 2)
+    gap = merge(small, {"model": {"method": "gap", "reduction": None}})
+    prepare(resolve(on_photos(photos, **gap)), tmp_path, progress=False)
+
+
+def test_data_of_one_class_and_empty_classes(tmp_path):
+    make_image_tree(tmp_path / "one", classes=1)
+    with pytest.raises(SettingsError, match="has one class, class00; a classifier needs two"):
+        prepare(resolve(on_photos(tmp_path / "one")), tmp_path / "run", progress=False)
+    make_image_tree(tmp_path / "two", classes=2)
+    (tmp_path / "two" / "train" / "empty").mkdir()
+    (tmp_path / "two" / "val" / "empty").mkdir()
+    with pytest.raises(ValueError, match=r"no images in .*two.train.empty; remove the folder"):
+        prepare(resolve(on_photos(tmp_path / "two")), tmp_path / "run", progress=False)
+
+
+# --------------------------------------------------------------------------------------------------
+# Folders of runs
+
+
+@pytest.mark.slow
+def test_a_run_is_continued_only_as_it_was(photos, tmp_path):
+    config = on_photos(photos, trainer={"max_epochs": 1, "limit_train_batches": 1})
+    run(tmp_path, config=config)
+    before = (tmp_path / "config.yaml").read_text()
+    for parts, message in (
+        ({"model": {"lr": 0.5}}, r"other settings: model\.lr was 0\.08 and is 0\.5\. Leave them"),
+        ({"seed": 3}, "seed was 0 and is 3"),
+        ({"trainer": {"gradient_clip_val": 1.0}}, "trainer.gradient_clip_val was None and is 1.0"),
+        (
+            {"data": {"root": str(make_image_tree(tmp_path / "two", classes=2))}},
+            r"knows 3 classes \(class00.*the data has 2",
+        ),
+    ):
+        with pytest.raises(SettingsError, match=message):
+            run(tmp_path, config=merge(config, parts), resume=True)
+        assert (tmp_path / "config.yaml").read_text() == before
+    longer = merge(config, {"trainer": {"max_epochs": 2}, "data": {"workers": 1}})
+    run(tmp_path, config=longer, resume=True)
+    assert len(final(tmp_path)["history"]) == 2
+    assert yaml.safe_load((tmp_path / "config.yaml").read_text())["trainer"]["max_epochs"] == 2
+
+
+def test_a_run_that_fails_before_its_first_step_leaves_the_folder_free(photos, tmp_path):
+    data = shutil.copytree(photos, tmp_path / "data")
+    for file in (data / "train").rglob("*.jpg"):
+        file.write_bytes(b"not an image")
+    config = on_photos(data, trainer={"max_epochs": 1})
+    with pytest.raises(ValueError, match="cannot decode"):
+        run(tmp_path / "run", config=config)
+    assert not (tmp_path / "run" / "config.yaml").exists()
+    prepare(resolve(config), tmp_path / "run", progress=False)  # not refused
+
+
+# --------------------------------------------------------------------------------------------------
+# Hybrid
+
+
+class Own(pl.LightningModule):
+    """A user's module, without our specifications."""
+
+    def __init__(self, method) -> None:
+        super().__init__()
+        self.pool = CovariancePool(4, method)
+        self.last = nn.Linear(10, 2)
+
+    def training_step(self, batch, index):
+        return nn.functional.cross_entropy(self.last(self.pool(batch[0])), batch[1])
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.01)
+
+
+def fit(module, callback, epochs) -> None:
+    batch = torch.utils.data.TensorDataset(torch.randn(4, 4, 9), torch.tensor([0, 1, 0, 1]))
+    options = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
+    trainer = pl.Trainer(
+        max_epochs=epochs,
+        callbacks=[callback],
+        accelerator="cpu",
+        enable_model_summary=False,
+        log_every_n_steps=1,
+        **options,
+    )
+    trainer.fit(module, torch.utils.data.DataLoader(batch, batch_size=4))
+
+
+@pytest.mark.filterwarnings("ignore:.*(many workers|LeafSpec)")
+def test_a_hybrid_training_ends_with_the_method_that_the_model_was_built_with():
+    """The callback on a second model, and a second training after one that ended before its switch."""
+    callback = HybridProtocol(HybridSchedule(1, warmup_epochs=0))
+    first, second = Own("exact"), Own("svd-pade")
+    fit(first, callback, 2)
+    fit(second, callback, 2)
+    assert (first.pool.method.name, second.pool.method.name) == ("exact", "svd-pade")
+    third = Own(Exact())
+    with pytest.warns(
+        UserWarning, match="this training never switches to exact: .* at epoch 1, and"
+    ):
+        fit(third, HybridProtocol(HybridSchedule(1)), 1)
+    assert third.pool.method == ISqrtCov()
+    fit(third, HybridProtocol(HybridSchedule(1)), 2)
+    assert third.pool.method == Exact()
+    with pytest.raises(
+        ValueError, match="built with isqrt-cov, which the hybrid training starts wi"
+    ):
+        fit(Own("isqrt-cov"), HybridProtocol(HybridSchedule(1)), 2)
+
+
+def test_advice_on_a_schedule_can_be_followed(tmp_path):
+    for milestones, advice in (([1], "milestones that end with 3"), ([9], "switch_epoch=8")):
+        config = merge(CONFIG, {"model": {"milestones": milestones}})
+        with pytest.raises(ValueError, match=re.escape(f"try {advice}")):
+            run(tmp_path, config=config)

@@ -1,0 +1,67 @@
+"""What is seen of a training, with and without a terminal."""
+
+import sys
+
+import pytest
+
+from rootpool.recipes import SettingsError, merge
+from rootpool.train import prepare, resolve
+from rootpool.train.logs import LOGGERS, make_loggers
+from rootpool.train.progress import TrainingBar, best_epoch, epoch_line, watching
+from small_runs import CONFIG
+
+SHORT = merge(CONFIG, {"hybrid": None, "model": {"milestones": None}, "trainer": {"max_epochs": 2}})
+
+
+@pytest.mark.slow
+def test_a_line_per_epoch_where_nobody_watches(tmp_path, capsys):
+    run = prepare(resolve(SHORT), tmp_path)
+    run.fit()
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("epoch")]
+    assert len(lines) == 2
+    for epoch, line in enumerate(lines):
+        record = run.module.history[epoch]
+        assert line.startswith(f"epoch {epoch} of 2: train loss {record['train_loss']:.3f}, error ")
+        assert f"val loss {record['val_loss']:.3f}, error {record['val_error']:.2f} %" in line
+        assert "images/s" in line
+    assert "left" in lines[0]
+    assert "left" not in lines[1]
+
+
+def test_a_bar_is_for_terminals(monkeypatch):
+    assert not any(isinstance(callback, TrainingBar) for callback in watching())
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert any(isinstance(callback, TrainingBar) for callback in watching())
+
+
+@pytest.mark.slow
+def test_the_bar_shows_loss_error_speed_and_the_best_epoch(tmp_path, monkeypatch):
+    monkeypatch.setattr("rootpool.train.progress.REFRESH", 0.0)
+    bar, shown = TrainingBar(), []
+    monkeypatch.setattr("rootpool.train.progress.watching", lambda: [bar])
+    monkeypatch.setattr("rootpool.train.run.watching", lambda: [bar])
+    look = bar.get_metrics
+    monkeypatch.setattr(bar, "get_metrics", lambda *args: shown.append(look(*args)) or shown[-1])
+    prepare(resolve(SHORT), tmp_path).fit()
+    assert shown[-1].keys() == {"loss", "error", "images/s", "best val_error"}
+
+
+def test_an_epoch_without_validation_and_the_best_of_several():
+    record = {"epoch": 2, "lr": 1e-4, "train_loss": 0.5, "train_error": 12.0}
+    assert epoch_line(record, -1, 80.4, None) == (
+        "epoch 2: train loss 0.500, error 12.00 %; lr 0.0001; 80 images/s"
+    )
+    history = [{"epoch": k, "val_error": error} for k, error in enumerate((3.0, 2.0, 2.0))]
+    assert best_epoch([*history, record])["epoch"] == 1
+    assert best_epoch([record]) is None
+
+
+def test_loggers_by_name(tmp_path, monkeypatch):
+    (logger,) = make_loggers(["tensorboard"], tmp_path)
+    assert str(tmp_path) in logger.log_dir
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    for name in LOGGERS:
+        with pytest.raises(
+            SettingsError, match=f"loggers: {name} needs the package {name}; try pip"
+        ):
+            make_loggers([name], tmp_path)
