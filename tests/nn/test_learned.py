@@ -199,7 +199,24 @@ def test_what_was_learned_can_be_read():
     assert method.readable(pool.learned["learned-power"])["exponent"] == pytest.approx(0.3)
     mixture = LearnedMixture()
     weights = mixture.readable(torch.tensor(mixture.initial_parameters()))
-    assert weights["weight at 1e-2"] == pytest.approx(10 * weights["weight at 1e-4"], rel=1e-5)
+    assert weights["weight_1e-2"] == pytest.approx(10 * weights["weight_1e-4"], rel=1e-5)
+
+
+def test_an_exponent_that_is_not_trained():
+    X, fixed = matrices.random(2, 4, 9).requires_grad_(), LearnedPower(0.3, trained=False)
+    pool = CovariancePool(4, fixed)
+    assert not list(pool.parameters())
+    G = matrices.random(2, 10, seed=1)
+    for a, b in (
+        (pool(X), covariance_pool(X, LearnedPower(0.3))),
+        *(
+            (
+                torch.autograd.grad(covariance_pool(X, m), X, G)[0]
+                for m in (fixed, LearnedPower(0.3))
+            ),
+        ),
+    ):
+        assert torch.allclose(a, b, rtol=1e-13)
 
 
 def test_learning_finds_an_exponent():

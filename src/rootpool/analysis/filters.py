@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rootpool.nn import ISqrtCov, MatrixPower, resolve_method
+from rootpool.nn import ISqrtCov, LearnedPower, resolve_method
 
 from .records import Record
 
@@ -63,8 +63,8 @@ def _variants() -> list[Variant]:
             label = f"isqrt-cov, {k} iteration{'s' * (k > 1)}"
             found.append(Variant(label, "isqrt-cov", {"iterations": k}, {"iterations": k}))
     for p in EXPONENTS:
-        options = {"exponent": p, "keep_norm": True}
-        found.append(Variant(f"exponent {p:g}", "power", options, {"exponent": p}))
+        options = {"exponent": p, "trained": False}
+        found.append(Variant(f"exponent {p:g}", "learned-power", options, {"exponent": p}))
     for name in ("learned-power", "learned-mixture"):
         found.append(Variant(name, name, {}, {"learned": name}))
     return found
@@ -113,5 +113,5 @@ def spectral_response(
 def usual_filters() -> dict[str, Callable[[Tensor], Tensor]]:
     """The filters of the sweep: Newton-Schulz by its number of iterations, and powers."""
     newton = {f"{k} iteration{'s' * (k > 1)}": ISqrtCov(k) for k in ITERATIONS}
-    powers = {f"exponent {p:g}": MatrixPower(p, keep_norm=True) for p in EXPONENTS}
+    powers = {f"exponent {p:g}": LearnedPower(p) for p in EXPONENTS}
     return {**newton, "square root": resolve_method("exact"), **powers}

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import os
 import time
 import zipfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rootpool.jobs import Job, Report, result_file, run_jobs, stable_key, versions
+from rootpool.nn import learned_values
 
 from .cache import FeatureCache
 from .head import Head, predict, train_head
@@ -84,6 +86,7 @@ class HeadResult:
         classes: the five most probable classes of each image, ``(n, 5)``.
         probabilities: of these classes, ``(n, 5)``.
         labels: the right classes, ``(n,)``.
+        learned: what a learned filter has become, by name.
     """
 
     head: str
@@ -93,6 +96,7 @@ class HeadResult:
     classes: NDArray[np.int64]
     probabilities: NDArray[np.float32]
     labels: NDArray[np.int64]
+    learned: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def correct(self) -> NDArray[np.bool_]:
@@ -200,6 +204,7 @@ def _train_and_test(
         classes=answers.numpy(),
         probabilities=probabilities.numpy(),
         labels=test.labels[test.chosen].numpy(),
+        learned=np.array(json.dumps(learned_values(module))),
     )
     return content.getvalue()
 
@@ -215,6 +220,7 @@ def _load(name: str, seed: int, path: Path) -> HeadResult:
                 arrays["classes"],
                 arrays["probabilities"],
                 arrays["labels"],
+                json.loads(str(arrays["learned"])),
             )
     except (ValueError, LookupError, TypeError, EOFError, zipfile.BadZipFile) as error:
         raise ValueError(

@@ -37,6 +37,7 @@ def records(results: Iterable[HeadResult]) -> list[Record]:
             "accuracy5": result.accuracy5,
             "loss": result.loss,
             "seconds": result.seconds,
+            **result.learned,
         }
         for result in results
     ]

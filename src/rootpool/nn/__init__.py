@@ -12,7 +12,13 @@ from .pooling import AveragePool, CovariancePool, covariance_pool, make_pool, re
 from .registry import METHODS, is_registered, method_names, register, resolve_method
 from .scaling import Factor, Length, Scaling
 from .spectral_roots import Exact, SpectralRoot
-from .switching import covariance_pools, learned_parameters, set_method, using_method
+from .switching import (
+    covariance_pools,
+    learned_parameters,
+    learned_values,
+    set_method,
+    using_method,
+)
 from .whitening import Whitening
 
 __all__ = [
@@ -52,6 +58,7 @@ __all__ = [
     "covariance_pools",
     "is_registered",
     "learned_parameters",
+    "learned_values",
     "make_pool",
     "method_names",
     "register",

@@ -147,6 +147,8 @@ class _Tuned(SpectralRoot):
         return inner, columns
 
     def parameter_gradients(self, s: Tensor, Z: Tensor) -> Tensor:
+        if not self.filter.initial_parameters():
+            return super().parameter_gradients(s, Z)
         _, h, norm = self._spectrum(s)
         h = (h / norm).unsqueeze(-1)
         slopes = self.filter.parameter_derivatives(relative(s).square(), self.theta)
@@ -203,6 +205,7 @@ class LearnedPower(LearnedFilter):
 
     Args:
         exponent: where learning starts.
+        trained: False keeps the exponent as it is, to compare exponents by the shape of the spectrum alone.
     """
 
     name: ClassVar[str] = "learned-power"
@@ -210,6 +213,7 @@ class LearnedPower(LearnedFilter):
     use: ClassVar[str] = "to learn the exponent with the network"
 
     exponent: float = 0.5
+    trained: bool = True
 
     def __post_init__(self) -> None:
         if not (self.exponent > 0 and math.isfinite(self.exponent)):
@@ -218,7 +222,12 @@ class LearnedPower(LearnedFilter):
             )
 
     def initial_parameters(self) -> tuple[float, ...]:
-        return (math.log(self.exponent),)
+        return (math.log(self.exponent),) if self.trained else ()
+
+    def at(self, parameters: Tensor) -> SpectralRoot:
+        if not self.trained:
+            parameters = parameters.new_tensor([math.log(self.exponent)])
+        return _Tuned(self, parameters)
 
     def readable(self, parameters: Tensor) -> dict[str, float]:
         return {"exponent": float(parameters.detach().exp())}
@@ -288,7 +297,7 @@ class LearnedMixture(LearnedFilter):
 
     def readable(self, parameters: Tensor) -> dict[str, float]:
         weights = parameters.detach().exp()
-        names = [*(f"weight at 1e{k:+d}" for k in self.DECADES), "weight of the linear term"]
+        names = [*(f"weight_1e{k:+d}" for k in self.DECADES), "weight_linear"]
         return dict(zip(names, weights.tolist(), strict=True))
 
     def _terms(self, a: Tensor, parameters: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from rootpool.linalg import logm, newton_schulz, powm
 
-from .learned import LearnedPower
 from .method import Method, check_iterations
 
 __all__ = [
@@ -74,21 +73,13 @@ class MatrixLog(Method):
 
 @dataclass(frozen=True)
 class MatrixPower(Method):
-    r"""Matrix power with its exact gradient (MPN-COV with a general power, Li et al. 2017).
-
-    Args:
-        exponent: positive.
-        keep_norm: scale the result to the norm of the square root,
-            :math:`\sqrt{\mathrm{tr} P}\, P^p / \|P^p\|_F`: the start of :class:`LearnedPower`, to compare
-            exponents by the shape of the spectrum alone.
-    """
+    """Matrix power with its exact gradient (MPN-COV with a general power, Li et al. 2017)."""
 
     name: ClassVar[str] = "power"
     source: ClassVar[str] = "baseline"
     use: ClassVar[str] = "to try an exponent other than one half"
 
     exponent: float = 0.5
-    keep_norm: bool = False
 
     def __post_init__(self) -> None:
         if not (self.exponent > 0 and math.isfinite(self.exponent)):
@@ -98,8 +89,6 @@ class MatrixPower(Method):
             )
 
     def __call__(self, P: Tensor) -> Tensor:
-        if self.keep_norm:
-            return LearnedPower(self.exponent)(P)
         return powm(P, self.exponent)
 
 

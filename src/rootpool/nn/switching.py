@@ -7,11 +7,12 @@ from collections.abc import Iterator
 
 from torch import nn
 
+from .learned import LearnedFilter
 from .method import Method
 from .pooling import CovariancePool
 from .registry import resolve_method
 
-__all__ = ["covariance_pools", "learned_parameters", "set_method", "using_method"]
+__all__ = ["covariance_pools", "learned_parameters", "learned_values", "set_method", "using_method"]
 
 
 def covariance_pools(model: nn.Module) -> dict[str, CovariancePool]:
@@ -31,6 +32,21 @@ def learned_parameters(model: nn.Module) -> list[nn.Parameter]:
     tensor([-0.6931], requires_grad=True)]
     """
     return [p for pool in covariance_pools(model).values() for p in pool.learned.values()]
+
+
+def learned_values(model: nn.Module) -> dict[str, float]:
+    """What the learned filter in use has become, by name; the first one of a model with several.
+
+    >>> learned_values(CovariancePool(8, "learned-power"))
+    {'exponent': 0.5}
+    >>> learned_values(CovariancePool(8))
+    {}
+    """
+    for pool in covariance_pools(model).values():
+        method = pool.method
+        if isinstance(method, LearnedFilter) and method.initial_parameters():
+            return method.readable(pool.learned[method.name])
+    return {}
 
 
 def set_method(model: nn.Module, method: str | Method) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rootpool.analysis.filters import VARIANTS, Variant
-from rootpool.recipes import STANDALONE, merge, pooling_names
+from rootpool.recipes import STANDALONE, merge
 from rootpool.train.study import Trial
 
 from .plan import Plan
@@ -26,7 +26,6 @@ def why_trials(plan: Plan, variants: Sequence[Variant] = VARIANTS) -> list[Trial
 
 
 def _trials(plan: Plan, variant: Variant) -> list[Trial]:
-    has_recipe = variant.method in pooling_names()
     change = {"method": variant.method} | (
         {"method_options": dict(variant.options)} if variant.options else {}
     )
@@ -36,5 +35,5 @@ def _trials(plan: Plan, variant: Variant) -> list[Trial]:
             merge(trial.config, {"model": change}),
             {**trial.tags, "method": variant.method, **variant.tags},
         )
-        for trial in plan.trials([variant.method if has_recipe else "exact"], [STANDALONE])
+        for trial in plan.trials([variant.method], [STANDALONE])
     ]

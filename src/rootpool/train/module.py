@@ -14,7 +14,7 @@ from torchmetrics.classification import MulticlassAccuracy
 
 from rootpool.models import create_model, load_checkpoint, parameter_groups
 from rootpool.models.spec import FETCHING
-from rootpool.nn import LearnedFilter, covariance_pools, resolve_pool, set_method
+from rootpool.nn import covariance_pools, learned_values, resolve_pool, set_method
 from rootpool.recipes import SettingsError
 
 from .optimisation import make_mixture, make_optimizer, make_schedule
@@ -215,15 +215,7 @@ class PooledTraining(pl.LightningModule):
         measured = {name: self._measured[name] for name in self.metrics if name in self._measured}
         self._measured.clear()
         record = {"epoch": self.current_epoch, "lr": self._rate, "pooling": self.pooling}
-        self.history.append({**record, **measured, **self._learned()})
-
-    def _learned(self) -> dict[str, float]:
-        """What the filter of the pooling has learned, if it has one."""
-        for pool in covariance_pools(self.model).values():
-            if isinstance(pool.method, LearnedFilter):
-                found = pool.method.readable(pool.learned[pool.method.name])
-                return {name.replace(" ", "_"): value for name, value in found.items()}
-        return {}
+        self.history.append({**record, **measured, **learned_values(self.model)})
 
     def on_validation_epoch_end(self) -> None:
         self._log_epoch("val")

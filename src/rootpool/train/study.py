@@ -17,7 +17,7 @@ import lightning.pytorch as pl
 
 from rootpool.analysis.records import read_json, to_json
 from rootpool.jobs import Event, Job, Report, result_file, run_jobs, stable_key, versions
-from rootpool.nn import LearnedFilter, resolve_pool
+from rootpool.nn import Method, resolve_pool
 from rootpool.recipes import merge
 
 from .hybrid import HybridSchedule
@@ -69,7 +69,7 @@ class Trial:
     def _learns(self) -> bool:
         model = self.config.get("model", {})
         method = resolve_pool(model.get("method", "exact"), **(model.get("method_options") or {}))
-        return isinstance(method, LearnedFilter)
+        return isinstance(method, Method) and bool(method.initial_parameters())
 
 
 def run_trials(
