@@ -15,7 +15,7 @@ STEPS = {
     "sqrtm": lambda A: (sqrtm(A),),
     "inv_sqrtm": lambda A: (inv_sqrtm(A),),
     "logm": lambda A: (logm(A),),
-    "eigh": lambda A: eigh(A, Degenerate()),
+    "eigh": lambda A: eigh(A, rule=Degenerate()),
     "svd": svd,
 }
 

@@ -46,7 +46,7 @@ def test_47599_degenerate_eigenvectors_with_a_finite_expected_gradient():
     weight = matrices.random_symmetric(5, 5, seed=1)
 
     def loss(A):  # of the projector on the eigenspace of 1, whatever its basis
-        U = eigh(A, "degenerate")[1][:, 1:3]
+        U = eigh(A, rule="degenerate")[1][:, 1:3]
         return (U @ U.mT * weight).sum()
 
     # The projector as a contour integral, which needs no eigenvectors.

@@ -146,14 +146,14 @@ def test_derivative_of_a_series_is_right_at_ties(kind, rule):
 
 def test_degenerate_warns_of_a_loss_that_depends_on_the_basis():
     A = torch.eye(3, dtype=torch.float64, requires_grad=True)
-    _, U = eigh(A, "degenerate")
+    _, U = eigh(A, rule="degenerate")
     with pytest.warns(UserWarning, match="basis inside a degenerate eigenspace"):
         (U[0, 0] + U[1, 2]).backward()
 
 
 def test_degenerate_is_silent_and_right_for_a_loss_that_does_not():
     A = matrices.matrix("repeated").requires_grad_()
-    _, U = eigh(A, Degenerate(tolerance=1e-10))
+    _, U = eigh(A, rule=Degenerate(tolerance=1e-10))
     weight = matrices.random_symmetric(6, 6, seed=5)
     projector = U[:, :3] @ U[:, :3].mT  # onto the whole eigenspace of 1
     (projector * weight).sum().backward()

@@ -56,7 +56,7 @@ def test_full_matrices_has_the_gradient_of_the_thin_part():
 @pytest.mark.filterwarnings("ignore:the loss depends on the basis")
 def test_gradient_is_finite_for_every_spectrum(rule, kind, columns):
     A = matrices.matrix(kind)[:, :columns].clone().requires_grad_()
-    U, S, Vh = svd(A, rule)
+    U, S, Vh = svd(A, rule=rule)
     (U.sum() + S.sum() + Vh.sum()).backward()
     assert A.grad.isfinite().all()
 
@@ -64,8 +64,12 @@ def test_gradient_is_finite_for_every_spectrum(rule, kind, columns):
 @pytest.mark.parametrize("rule", RULES)
 def test_rule_acts_on_singular_values_as_on_eigenvalues_of_a_covariance(rule):
     A = matrices.matrix("separated")
-    (by_svd,) = torch.func.vjp(lambda A: svd(A, rule)[0].abs(), A)[1](torch.ones(6, 6).double())
-    (by_eigh,) = torch.func.vjp(lambda A: eigh(A, rule)[1].abs(), A)[1](torch.ones(6, 6).double())
+    (by_svd,) = torch.func.vjp(lambda A: svd(A, rule=rule)[0].abs(), A)[1](
+        torch.ones(6, 6).double()
+    )
+    (by_eigh,) = torch.func.vjp(lambda A: eigh(A, rule=rule)[1].abs(), A)[1](
+        torch.ones(6, 6).double()
+    )
     # eigh differentiates along symmetric directions only, and moves U and V together.
     assert torch.allclose((by_svd + by_svd.mT) / 2, by_eigh, rtol=1e-9, atol=1e-11)
 

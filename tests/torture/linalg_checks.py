@@ -444,7 +444,7 @@ MATRIX_CHECKS = {
     },
     **{
         f"eigh {rule}": Check(
-            lambda batch, A, rule=rule: tuple(eigh(A, resolve_rule(rule))),
+            lambda batch, A, rule=rule: tuple(eigh(A, rule=resolve_rule(rule))),
             eigh_value if rule == "pade" else None,
             eigh_gradient if rule in ("ordinary", "pade") else only_symmetry,
             gradient_status=tiny_gaps,
@@ -459,7 +459,7 @@ MATRIX_CHECKS = {
         company=True,
     ),
     "svd full": Check(
-        lambda batch, A: tuple(svd(A, "lorentzian", full_matrices=True)),
+        lambda batch, A: tuple(svd(A, full_matrices=True, rule="lorentzian")),
         svd_value,
         gradient_status=tiny_singular_values,
     ),

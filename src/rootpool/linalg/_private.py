@@ -6,19 +6,57 @@ When a new version of either breaks something here, this is the only file to men
 from __future__ import annotations
 
 import concurrent.futures.thread
+import contextlib
 import ctypes
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
-__all__ = ["interpreter_exits", "is_wrapped", "thread_setters"]
+__all__ = [
+    "interpreter_exits",
+    "is_transformed",
+    "is_wrapped",
+    "observed_by_modes",
+    "propagating_tangents",
+    "records_operators",
+    "thread_setters",
+    "within_dual_level",
+]
 
 
 def is_wrapped(A: Tensor) -> bool:
+    """Whether ``A`` stands for other tensors: inside ``torch.func``, or the older vmap of autograd."""
+    return is_transformed(A) or bool(torch._C._functorch.is_legacy_batchedtensor(A))
+
+
+def is_transformed(A: Tensor) -> bool:
     """Whether ``A`` stands for other tensors inside ``torch.func`` (vmap, grad, jvp)."""
     return bool(torch._C._functorch.is_functorch_wrapped_tensor(A))
+
+
+def records_operators() -> bool:
+    """Whether ``torch.jit.trace`` or ``make_fx`` writes down the operators of this thread."""
+    proxy = torch._C._TorchDispatchModeKey.PROXY
+    return bool(torch._C._is_tracing() or torch._C._get_dispatch_mode(proxy) is not None)
+
+
+def within_dual_level() -> bool:
+    """Whether tensors may carry tangents of ``torch.autograd.forward_ad``."""
+    return bool(forward_ad._current_level >= 0)
+
+
+def propagating_tangents() -> contextlib.AbstractContextManager[object]:
+    """A context in which operators pass tangents on, as they do everywhere but inside a ``jvp``."""
+    context: contextlib.AbstractContextManager[object] = forward_ad._set_fwd_grad_enabled(True)
+    return context
+
+
+def observed_by_modes() -> bool:
+    """Whether dispatch modes, such as a counter of operations, look at what this thread calls."""
+    return bool(torch._C._len_torch_dispatch_stack() > 0)
 
 
 def thread_setters() -> tuple[Callable[[int], object], ...]:

@@ -31,16 +31,25 @@ def _column_major(A: Tensor, rows: int, columns: int) -> Tensor:
 
 def _power_of_two(A: Tensor) -> Tensor:
     """A scale that is exact to divide by and brings the largest entry into [1/2, 1)."""
-    return torch.ldexp(torch.ones_like(A[0, 0]), torch.frexp(A.abs().amax()).exponent)
+    largest = A.abs().amax()
+    return torch.ldexp(torch.ones_like(largest), torch.frexp(largest).exponent)
+
+
+def _double(A: Tensor) -> torch.dtype:
+    return torch.complex128 if A.is_complex() else torch.float64
+
+
+def _real_empty(A: Tensor, *shape: int) -> Tensor:
+    return A.new_empty(shape, dtype=A.dtype.to_real())
 
 
 def _allocate_eigh(A: Tensor) -> Factors:
-    return A.new_empty(A.shape[:-1]), _column_major(A, *A.shape[-2:])
+    return _real_empty(A, *A.shape[:-1]), _column_major(A, *A.shape[-2:])
 
 
 def _eigh_ladder(A: Tensor) -> Iterator[Callable[[], Factors]]:
     """Ways to the same decomposition for a matrix on which the direct call failed."""
-    A = A.tril() + A.tril(-1).mT
+    A = A.tril() + A.tril(-1).mH
 
     def scaled() -> Factors:
         scale = _power_of_two(A)
@@ -52,8 +61,8 @@ def _eigh_ladder(A: Tensor) -> Iterator[Callable[[], Factors]]:
         return lam, U.flip(-2)
 
     def in_float64_on_cpu() -> Factors:
-        lam, U = torch.linalg.eigh(A.to("cpu", torch.float64))
-        return lam.to(A), U.to(A)
+        lam, U = torch.linalg.eigh(A.to("cpu", _double(A)))
+        return lam.to(A.device, A.dtype.to_real()), U.to(A)
 
     yield from (scaled, reversed_order, in_float64_on_cpu)
 
@@ -68,7 +77,7 @@ def _svd_solver(full_matrices: bool) -> Solver:
         k = min(m, n)
         return (
             _column_major(A, m, m if full_matrices else k),
-            A.new_empty(*A.shape[:-2], k),
+            _real_empty(A, *A.shape[:-2], k),
             _column_major(A, n if full_matrices else k, n),
         )
 
@@ -79,12 +88,12 @@ def _svd_solver(full_matrices: bool) -> Solver:
             return U, s * scale, Vh
 
         def transposed() -> Factors:
-            V, s, Uh = torch.linalg.svd(A.mT, full_matrices)
-            return Uh.mT, s, V.mT
+            V, s, Uh = torch.linalg.svd(A.mH, full_matrices)
+            return Uh.mH, s, V.mH
 
         def in_float64_on_cpu() -> Factors:
-            U, s, Vh = torch.linalg.svd(A.to("cpu", torch.float64), full_matrices)
-            return U.to(A), s.to(A), Vh.to(A)
+            U, s, Vh = torch.linalg.svd(A.to("cpu", _double(A)), full_matrices)
+            return U.to(A), s.to(A.device, A.dtype.to_real()), Vh.to(A)
 
         yield from (scaled, transposed, in_float64_on_cpu)
 

@@ -7,9 +7,9 @@ training loops that cannot afford it.
 
 from __future__ import annotations
 
+import cmath
 import contextlib
 import functools
-import math
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Any, TypeVar
@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.linalg import LinAlgError
 
-from ._private import is_wrapped
+from ._private import is_transformed, is_wrapped, records_operators, within_dual_level
 
 __all__ = [
     "VECTOR_ADVICE",
@@ -30,6 +30,7 @@ __all__ = [
     "first_index",
     "is_finite",
     "is_plain",
+    "is_watched",
     "may_check",
     "name_item",
     "raise_not_finite",
@@ -101,7 +102,21 @@ def is_plain(A: Tensor) -> bool:
         not torch.compiler.is_compiling()
         and type(A) in (Tensor, torch.nn.Parameter)
         and not is_wrapped(A)
+        and not A.is_meta
+        and not records_operators()
     )
+
+
+def is_watched(*tensors: Tensor) -> bool:
+    """Whether somebody may want a derivative of what is computed from these tensors.
+
+    Where nobody does, an ``autograd.Function`` would only cost time, and hide its operators from
+    ``torch.jit.trace``.
+    """
+    if torch.compiler.is_compiling() or within_dual_level():
+        return True
+    recording = torch.is_grad_enabled()
+    return any((recording and t.requires_grad) or is_transformed(t) for t in tensors)
 
 
 def may_check(A: Tensor) -> bool:
@@ -113,25 +128,24 @@ def may_check(A: Tensor) -> bool:
 # Shapes and dtypes
 
 
+DTYPES = (torch.float32, torch.float64, torch.complex64, torch.complex128)
+
+
 def check_matrix(A: Tensor, caller: str) -> None:
-    """Raise unless ``A`` is a tensor ``(..., m, n)`` of float32 or float64."""
+    """Raise unless ``A`` is a tensor ``(..., m, n)`` of single or double precision, real or complex."""
     if not isinstance(A, Tensor):
         raise TypeError(f"{caller} expects a tensor, got {type(A).__name__}")
-    if A.dtype not in (torch.float32, torch.float64):
+    if A.dtype not in DTYPES:
         raise TypeError(
-            f"{caller} expects float32 or float64, got {A.dtype}; "
-            + (
-                "complex matrices are not supported, use torch.linalg"
-                if A.is_complex()
-                else "cast with A.float() or A.double()"
-            )
+            f"{caller} expects float32 or float64, real or complex, got {A.dtype}; "
+            "cast with A.float() or A.double()"
         )
     if A.dim() < 2:
         raise ValueError(f"{caller} expects (..., m, n), got {tuple(A.shape)}")
 
 
 def check_square(A: Tensor, caller: str) -> None:
-    """Raise unless ``A`` is a tensor ``(..., n, n)`` of float32 or float64."""
+    """Raise unless ``A`` is a tensor ``(..., n, n)`` of a dtype that :func:`check_matrix` takes."""
     check_matrix(A, caller)
     if A.shape[-2] != A.shape[-1]:
         raise ValueError(
@@ -154,7 +168,7 @@ def raise_not_finite(caller: str, item: str) -> None:
 def is_finite(*tensors: Tensor) -> bool:
     """Whether all entries of all tensors are finite."""
     # A sum costs one pass and no memory; only when it is not finite (overflow counts) look closely.
-    return all(math.isfinite(t.sum().item()) or bool(t.isfinite().all()) for t in tensors)
+    return all(cmath.isfinite(t.sum().item()) or bool(t.isfinite().all()) for t in tensors)
 
 
 MATRIX_ADVICE = "scale the matrices, or raise small eigenvalues with eigenvalue_floor="

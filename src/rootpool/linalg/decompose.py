@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -16,7 +17,7 @@ from torch.linalg import LinAlgError
 
 from ._solvers import EIGH, SVD, Factors, Solver
 from .checks import checks_enabled, first_index, is_finite, is_plain, name_item, raise_not_finite
-from .parallel import count_pieces, even_cuts, run_pieces
+from .parallel import count_pieces, even_cuts, run_pieces, with_batch
 
 __all__ = ["eigh_forward", "roundoff", "svd_forward"]
 
@@ -79,7 +80,7 @@ def _solve(solver: Solver, A: Tensor, caller: str) -> Factors:
     flat = A.reshape(batch, *A.shape[-2:])
 
     def name(k: int) -> str:
-        return name_item(tuple(int(i) for i in torch.unravel_index(torch.tensor(k), lead)))
+        return name_item(_place(k, lead))
 
     def solve_piece(piece: slice) -> Factors:
         part = flat[piece]
@@ -109,39 +110,54 @@ def _solve(solver: Solver, A: Tensor, caller: str) -> Factors:
                 factor[piece] = value
 
         run_pieces(work, even_cuts(batch, pieces))
-    return tuple(f.reshape(lead + f.shape[1:]) for f in factors)
+    return tuple(with_batch(f, lead) for f in factors)
 
 
-def _check_symmetric(A: Tensor, caller: str) -> None:
-    if torch.equal(A, A.mT):  # one pass, and the usual case
+def _place(k: int, lead: Sequence[int]) -> tuple[int, ...]:
+    """The index in a batch of shape ``lead`` of the ``k``-th matrix."""
+    index: list[int] = []
+    for size in reversed(lead):
+        k, i = divmod(k, size)
+        index.insert(0, i)
+    return tuple(index)
+
+
+def _check_symmetric(A: Tensor, caller: str, eps: float) -> None:
+    if torch.equal(A, A.mH):  # one pass, and the usual case
         return
     broken = ~A.isfinite().flatten(-2).all(-1)
     if broken.any():
         raise_not_finite(caller, name_item(first_index(broken)))
-    skew = (A - A.mT).abs().amax((-2, -1))
+    skew = (A - A.mH).abs().amax((-2, -1))
     # Sums that were rounded in another order differ by this much; more is another matrix.
-    allowed = 10 * A.shape[-1] * torch.finfo(A.dtype).eps * A.abs().amax((-2, -1))
+    allowed = 10 * A.shape[-1] * eps * A.abs().amax((-2, -1))
     bad = skew > allowed
     if bad.any():
         index = first_index(bad)
+        kind, other, letter = (
+            ("Hermitian", "conjugate transpose", "H")
+            if A.is_complex()
+            else ("symmetric", "transpose", "T")
+        )
         raise ValueError(
-            f"{caller} expects symmetric matrices, but {name_item(index)} differs from its "
-            f"transpose by {skew[index].item():.3g}; symmetrise with (A + A.mT) / 2"
+            f"{caller} expects {kind} matrices, but {name_item(index)} differs from its "
+            f"{other} by {skew[index].item():.3g}; symmetrise with (A + A.m{letter}) / 2"
         )
 
 
-def _check_spectrum(lam: Tensor, domain: str, caller: str) -> None:
-    """Raise unless the eigenvalues are inside ``domain``, to within round-off."""
+def _check_spectrum(lam: Tensor, domain: str, caller: str, eps: float) -> None:
+    """Raise unless the eigenvalues are inside ``domain``, to within the round-off of the input."""
     if lam.numel() == 0:
         return
+    wider = eps / torch.finfo(lam.dtype).eps  # 1, unless the matrices came in half precision
     level, least = roundoff(lam)[..., 0], lam[..., 0]
-    negative = least < -level
+    negative = least < -level * wider
     if negative.any():
         index = first_index(negative)
         raise LinAlgError(
             f"{caller} expects positive semi-definite matrices, but {name_item(index)} has the "
             f"eigenvalue {least[index].item():.3g}, beyond the round-off of "
-            f"{level[index].item():.2g}; give eigenvalue_floor= to raise small eigenvalues"
+            f"{level[index].item() * wider:.2g}; give eigenvalue_floor= to raise small eigenvalues"
         )
     singular = least <= level
     if domain == "positive" and singular.any():
@@ -157,21 +173,29 @@ def _check_spectrum(lam: Tensor, domain: str, caller: str) -> None:
 # The operators
 
 
-def _eigh(A: Tensor, domain: str, caller: str, solver_device: str) -> tuple[Tensor, Tensor]:
-    """Eigenvalues (ascending) and eigenvectors of symmetric ``A`` ``(..., n, n)``.
+def _eigh(
+    A: Tensor, domain: str, caller: str, solver_device: str, eps: float
+) -> tuple[Tensor, Tensor]:
+    """Eigenvalues (ascending) and eigenvectors of symmetric or Hermitian ``A`` ``(..., n, n)``.
 
     ``domain`` is ``"triangle"`` (read the lower triangle, whatever the rest), ``"any"`` (symmetric),
     ``"nonnegative"`` (eigenvalues at round-off level come back as exact zeros) or ``"positive"``.
+    ``eps`` is the rounding unit of the dtype that the matrices came in, 0 for their own: what they
+    lost before they were widened may make them asymmetric, and zero eigenvalues negative.
     """
     moved = A.to(solver_device) if solver_device else A
+    eps = eps or torch.finfo(A.dtype).eps
     if domain != "triangle" and checks_enabled():
-        _check_symmetric(moved, caller)
+        _check_symmetric(moved, caller, eps)
     lam, U = _solve(EIGH, moved, caller)
     if domain in ("nonnegative", "positive"):
         if checks_enabled():
-            _check_spectrum(lam, domain, caller)
+            _check_spectrum(lam, domain, caller, eps)
         if domain == "nonnegative":  # without checks, negative ones stay and become NaN
-            lam = torch.where(lam.abs() <= roundoff(lam), 0, lam)
+            null = lam.abs() <= roundoff(lam)
+            if eps > torch.finfo(A.dtype).eps:
+                null |= (lam < 0) & (-lam <= roundoff(lam) * (eps / torch.finfo(A.dtype).eps))
+            lam = torch.where(null, 0, lam)
     return (lam.to(A.device), U.to(A.device)) if solver_device else (lam, U)
 
 
@@ -187,7 +211,7 @@ _svd_op = torch.library.custom_op("rootpool::svd", _svd, mutates_args=())
 
 
 @_eigh_op.register_fake
-def _(A: Tensor, domain: str, caller: str, solver_device: str) -> Factors:
+def _(A: Tensor, domain: str, caller: str, solver_device: str, eps: float) -> Factors:
     return EIGH.allocate(A)
 
 
@@ -197,7 +221,7 @@ def _(A: Tensor, full_matrices: bool, solver_device: str) -> Factors:
 
 
 @_eigh_op.register_vmap
-def _(info: object, in_dims: tuple[int, None, None, None], A: Tensor, *rest: str) -> object:
+def _(info: object, in_dims: tuple[int, ...], A: Tensor, *rest: str) -> object:
     return _eigh_op(A.movedim(in_dims[0], 0), *rest), (0, 0)
 
 
@@ -207,11 +231,15 @@ def _(info: object, in_dims: tuple[int, None, None], A: Tensor, *rest: object) -
 
 
 def eigh_forward(
-    A: Tensor, domain: str, caller: str, solver_device: str | torch.device | None
+    A: Tensor,
+    domain: str,
+    caller: str,
+    solver_device: str | torch.device | None,
+    eps: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
     """See :func:`_eigh`; the operator is only for tracers, since it costs 10 microseconds."""
     solve = _eigh if is_plain(A) else _eigh_op
-    lam, U = solve(A, domain, caller, str(solver_device or ""))
+    lam, U = solve(A, domain, caller, str(solver_device or ""), eps)
     return lam, U
 
 

@@ -1,15 +1,16 @@
 r"""Eigendecomposition with a selectable gradient.
 
-With :math:`A = U \Lambda U^T` and :math:`E = U^T\, dA\, U`, perturbation theory (e.g. Ionescu et al.
+With :math:`A = U \Lambda U^H` and :math:`E = U^H dA\, U`, perturbation theory (e.g. Ionescu et al.
 2015) gives
 
 .. math:: d\lambda_i = E_{ii}, \qquad dU = U (K^T \circ E), \qquad K_{ij} = 1/(\lambda_i - \lambda_j),
 
 and, for upstream gradients :math:`\bar\lambda` and :math:`\bar U`, the transpose of that map:
 
-.. math:: \bar A = U \left( K^T \circ (U^T \bar U) + \mathrm{diag}(\bar\lambda) \right) U^T,
+.. math:: \bar A = U \left( K^T \circ (U^H \bar U) + \mathrm{diag}(\bar\lambda) \right) U^H,
 
-of which the symmetric part counts, since :math:`dA` is symmetric. A rule stands in for :math:`K`.
+of which the Hermitian part counts, since :math:`dA` is Hermitian. A rule stands in for :math:`K`. The
+diagonal of :math:`E` is real: the phases of complex eigenvectors are free, and do not change here.
 """
 
 from __future__ import annotations
@@ -19,16 +20,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ._precision import without_autocast
-from .checks import (
-    VECTOR_ADVICE,
-    check_range,
-    check_square,
-    checked_like_forward,
-    checks_enabled,
-    is_plain,
-)
+from .checks import VECTOR_ADVICE, check_range, check_square, checked_like_forward, is_watched
 from .decompose import eigh_forward
+from .differentiation import Differentiable, apply, hermitian_part, remember
+from .precision import without_autocast
 from .rules import Rule, resolve_rule, rotation
 
 __all__ = ["EighResult", "eigh"]
@@ -41,8 +36,8 @@ class EighResult(NamedTuple):
     eigenvectors: Tensor
 
 
-class _Eigh(torch.autograd.Function):
-    generate_vmap_rule = True
+class _Eigh(Differentiable):
+    saves_outputs = True
 
     @staticmethod
     def forward(
@@ -52,46 +47,54 @@ class _Eigh(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-        ctx.set_materialize_grads(False)
-        ctx.save_for_backward(*output)
-        ctx.rule, ctx.checked = inputs[1], checks_enabled()
+        ctx.rule = inputs[1]
+        remember(ctx, *output)
 
     @staticmethod
     @checked_like_forward
     @without_autocast
     def backward(ctx: Any, g_lam: Tensor | None, g_U: Tensor | None) -> tuple[Tensor | None, ...]:
         lam, U = ctx.saved_tensors
-        inner = None if g_lam is None else torch.diag_embed(g_lam)
+        inner = None if g_lam is None else torch.diag_embed(g_lam).to(U.dtype)
         if g_U is not None:
-            turn = rotation(ctx.rule, lam, U.mT @ g_U)
+            turn = rotation(ctx.rule, lam, U.mH @ g_U, g_lam)
             inner = turn if inner is None else inner + turn
         if inner is None:
             return None, None, None
-        gradient = U @ inner @ U.mT
+        gradient = U @ inner @ U.mH
         upstream = [g for g in (g_lam, g_U) if g is not None]
         check_range(gradient, "the gradient of eigh", *upstream, advice=VECTOR_ADVICE)
         return gradient, None, None
+
+    @staticmethod
+    def tangent(ctx: Any, saved: tuple[Tensor, ...], dA: Tensor, *_: None) -> tuple[Tensor, Tensor]:
+        lam, U = saved
+        E = U.mH @ hermitian_part(dA) @ U
+        slopes = E.diagonal(dim1=-2, dim2=-1)
+        return slopes.real if U.is_complex() else slopes, U @ (ctx.rule(lam).mT * E)
 
 
 @without_autocast
 def eigh(
     A: Tensor,
-    rule: str | Rule = "pade",
+    UPLO: str = "L",
     *,
+    rule: str | Rule = "degenerate",
     solver_device: str | torch.device | None = None,
 ) -> EighResult:
-    r"""Eigendecomposition :math:`A = U \,\mathrm{diag}(\lambda)\, U^T` whose gradient stays finite.
+    r"""Eigendecomposition :math:`A = U \,\mathrm{diag}(\lambda)\, U^H` whose gradient stays finite.
 
-    A drop-in for :func:`torch.linalg.eigh` in values, order and what it reads (the lower triangle
+    A drop-in for :func:`torch.linalg.eigh` in arguments, values, order and what it reads (one triangle
     alone; the gradient is that of a symmetric matrix, and symmetric itself).
 
-    A gradient of eigen*vectors* at a tie exists only for losses that do not depend on the basis
-    inside the eigenspace; what each rule does there is in its docstring. For functions of a matrix
-    (roots, logarithm, powers) use :func:`sqrtm` and its relatives: they have an exact gradient
-    everywhere.
+    A gradient of eigen*vectors* at a tie exists only for losses that take the eigenspace as a whole,
+    such as functions of the projector on it. For these the default rule is exact, and for others it
+    warns. What each rule does at ties is in its docstring. For functions of a matrix (roots,
+    logarithm, powers) use :func:`sqrtm` and its relatives: they have an exact gradient everywhere.
 
     Args:
-        A: symmetric matrices ``(..., n, n)``, float32 or float64.
+        A: symmetric or complex Hermitian matrices ``(..., n, n)`` of single or double precision.
+        UPLO: the triangle to read, ``"L"`` or ``"U"``.
         rule: name of a gradient rule in ``RULES``, or a rule, or any callable from eigenvalues
             ``(..., n)`` to a kernel ``(..., n, n)``.
         solver_device: where to decompose, ``"cpu"`` for matrices on an accelerator whose solver is
@@ -100,14 +103,23 @@ def eigh(
     Returns:
         ``eigenvalues`` ``(..., n)`` ascending and ``eigenvectors`` ``(..., n, n)``.
 
-    >>> A = torch.eye(2, requires_grad=True)
-    >>> eigenvalues, eigenvectors = eigh(A)
-    >>> ((eigenvectors * eigenvalues.sqrt()) @ eigenvectors.mT).sum().backward()
-    >>> bool(A.grad.isfinite().all())
-    True
+    >>> A = torch.diag(torch.tensor([1.0, 2.0, 2.0])).requires_grad_()
+    >>> plane = eigh(A).eigenvectors[:, 1:]  # of the eigenvalue 2, which is repeated
+    >>> (plane @ plane.mT).sum().backward()
+    >>> A.grad
+    tensor([[-0., 1., 1.],
+            [1., 0., 0.],
+            [1., 0., 0.]])
     """
     check_square(A, "eigh")
+    if UPLO not in ("L", "U", "l", "u"):
+        raise ValueError(
+            f"UPLO must be 'L' or 'U', the triangle to read, got {UPLO!r}; a gradient rule is given "
+            "by name: rule='degenerate'"
+        )
+    if UPLO in ("U", "u"):
+        A = A.mH
     kernel = resolve_rule(rule)
-    if is_plain(A) and not (A.requires_grad and torch.is_grad_enabled()):
+    if not is_watched(A):
         return EighResult(*eigh_forward(A, "triangle", "eigh", solver_device))
-    return EighResult(*_Eigh.apply(A, kernel, solver_device))
+    return EighResult(*apply(_Eigh, A, kernel, solver_device))

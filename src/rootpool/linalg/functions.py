@@ -19,24 +19,26 @@ f_j)`, and :math:`f'` at ties, where no kernel could give the right value.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import torch
 from torch import Tensor
 
-from ._precision import without_autocast
 from .checks import (
     check_range,
     check_square,
     checked_like_forward,
-    checks_enabled,
     first_index,
     is_plain,
+    is_watched,
     may_check,
     name_item,
 )
 from .decompose import eigh_forward
+from .differentiation import Differentiable, add, apply, hermitian_part, remember, stand_in
 from .parallel import batchwise
+from .precision import input_rounding, without_autocast
 from .restricted import Floored, Leading
 from .rules import Rule, resolve_rule
 from .scalar import FUNCTIONS, Power, ScalarFunction
@@ -46,12 +48,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SpectralOptions",
+    "derivative",
     "derivative_coefficients",
+    "evaluate",
     "expm",
     "inv_sqrtm",
     "logm",
     "matrix_function",
     "powm",
+    "second_derivative",
     "sqrtm",
 ]
 
@@ -67,18 +72,85 @@ def derivative_coefficients(function: ScalarFunction, rule: Rule | None, lam: Te
     return torch.where(
         seen.unsqueeze(-1) == seen.unsqueeze(-2),
         torch.where(same, slope.unsqueeze(-1), 0),
-        rule(seen) * (f.unsqueeze(-1) - f.unsqueeze(-2)),
+        rule(seen) * (f.unsqueeze(-1) - f.unsqueeze(-2)) * function.kernel_share(lam),
     )
 
 
-def _symmetric_part(A: Tensor) -> Tensor:
-    return (A + A.mT) / 2
+def evaluate(
+    A: Tensor,
+    function: ScalarFunction,
+    caller: str,
+    solver_device: str | torch.device | None,
+    eps: float = 0.0,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """``f(A)``, eigenvalues and eigenvectors."""
+
+    def work(A: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        lam, U = eigh_forward(A, function.domain, caller, solver_device, eps)
+        F = (U * function.values(lam).unsqueeze(-2)) @ U.mH
+        check_range(F, caller)
+        return F, lam, U
+
+    if not is_plain(A) or solver_device is not None:
+        return work(A)
+    F, lam, U = batchwise(work, A, trailing=[2])
+    return F, lam, U
 
 
-class _MatrixFunction(torch.autograd.Function):
+def derivative(
+    lam: Tensor, U: Tensor, G: Tensor, function: ScalarFunction, rule: Rule | None = None
+) -> Tensor:
+    """``df(A)[G]``."""
+
+    def work(lam: Tensor, U: Tensor, G: Tensor) -> tuple[Tensor]:
+        inner = derivative_coefficients(function, rule, lam) * (U.mH @ G @ U)
+        result = U @ hermitian_part(inner) @ U.mH
+        if may_check(result):  # a compiler cannot trace the text either
+            check_range(result, f"the derivative of {function}", G)
+        return (result,)
+
+    if not (is_plain(lam) and is_plain(U) and is_plain(G)):
+        return work(lam, U, G)[0]
+    return batchwise(work, lam, U, G, trailing=[1, 2, 2], effort=0.2)[0]
+
+
+def second_derivative(
+    lam: Tensor, U: Tensor, G: Tensor, W: Tensor, function: ScalarFunction
+) -> Tensor:
+    """``d2f(A)[G, W]``."""
+    if may_check(lam) and not function.twice_at_zero:
+        singular = (lam == 0).any(-1)
+        if singular.any():
+            raise torch.linalg.LinAlgError(
+                f"{function} has no second derivative here at the singular matrix "
+                f"{name_item(first_index(singular))}; add a ridge to A"
+            )
+    inner = function.second_product(lam, U.mH @ hermitian_part(G) @ U, U.mH @ hermitian_part(W) @ U)
+    second = U @ hermitian_part(inner) @ U.mH
+    if may_check(second):
+        check_range(second, f"the second derivative of {function}", G, W)
+    return second
+
+
+def _derivative(
+    A: Tensor, lam: Tensor, U: Tensor, G: Tensor, function: ScalarFunction, rule: Rule | None
+) -> Tensor:
+    """``df(A)[G]``, differentiable in ``G`` and in the stand-in ``A``.
+
+    By two nodes, so that autograd does not ask for the second derivative of f where only ``G`` is
+    wanted: at singular matrices the root has none.
+    """
+    if not is_watched(A, G):
+        return derivative(lam, U, G, function, rule)
+    along: Tensor = apply(_Derivative, A, lam, U, G, function, rule)
+    bend: Tensor = apply(_Bend, A, lam, U, G, function, rule)
+    return add(along, bend)  # type: ignore[return-value]
+
+
+class _MatrixFunction(Differentiable):
     """``A -> f(A)``; the decomposition comes along so that the backward need not repeat it."""
 
-    generate_vmap_rule = True
+    saves_outputs = True
 
     @staticmethod
     def forward(
@@ -87,109 +159,116 @@ class _MatrixFunction(torch.autograd.Function):
         rule: Rule | None,
         caller: str,
         solver_device: str | torch.device | None,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        def evaluate(A: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            lam, U = eigh_forward(A, function.domain, caller, solver_device)
-            F = (U * function.values(lam).unsqueeze(-2)) @ U.mT
-            check_range(F, caller)
-            return F, lam, U
-
-        if not is_plain(A) or solver_device is not None:
-            return evaluate(A)
-        F, lam, U = batchwise(evaluate, A, trailing=[2])
-        return F, lam, U
+        eps: float,
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        return *evaluate(A, function, caller, solver_device, eps), stand_in(A)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        A, ctx.function, ctx.rule, *_ = inputs
-        _, lam, U = output
-        ctx.checked = checks_enabled()
-        ctx.set_materialize_grads(False)
+        _, ctx.function, ctx.rule, *_ = inputs
+        _, lam, U, link = output
         ctx.mark_non_differentiable(lam, U)
-        ctx.save_for_backward(A, lam, U)
+        remember(ctx, link, lam, U)
 
     @staticmethod
     @checked_like_forward
     @without_autocast
-    def backward(ctx: Any, G: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
-        if G is None:
-            return None, None, None, None, None
-        A, lam, U = ctx.saved_tensors
-        return _Derivative.apply(A, lam, U, G, ctx.function, ctx.rule), None, None, None, None
+    def backward(
+        ctx: Any, G: Tensor | None, _lam: None, _U: None, g_link: Tensor | None
+    ) -> tuple[Tensor | None, ...]:
+        if G is not None:
+            g_link = add(g_link, _derivative(*ctx.saved_tensors, G, ctx.function, ctx.rule))
+        return g_link, None, None, None, None, None
+
+    @staticmethod
+    def tangent(ctx: Any, saved: list[Tensor], dA: Tensor, *_: None) -> tuple[Tensor | None, ...]:
+        return _derivative(*saved, dA, ctx.function, ctx.rule), None, None, dA
 
 
-class _Derivative(torch.autograd.Function):
-    """``(A, G) -> df(A)[G]``, where ``A`` stands only for its derivative: ``lam, U`` are known."""
-
-    generate_vmap_rule = True
+class _Derivative(Differentiable):
+    """``G -> df(A)[G]``, a linear map that is its own transpose."""
 
     @staticmethod
     def forward(
         A: Tensor, lam: Tensor, U: Tensor, G: Tensor, function: ScalarFunction, rule: Rule | None
     ) -> Tensor:
-        def evaluate(lam: Tensor, U: Tensor, G: Tensor) -> tuple[Tensor]:
-            inner = derivative_coefficients(function, rule, lam) * (U.mT @ G @ U)
-            derivative = U @ _symmetric_part(inner) @ U.mT
-            if may_check(derivative):  # a compiler cannot trace the text either
-                check_range(derivative, f"the derivative of {function}", G)
-            return (derivative,)
-
-        if not is_plain(G):
-            return evaluate(lam, U, G)[0]
-        return batchwise(evaluate, lam, U, G, trailing=[1, 2, 2], effort=0.2)[0]
+        return derivative(lam, U, G, function, rule)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        A, lam, U, G, ctx.function, ctx.rule = inputs
-        ctx.checked = checks_enabled()
-        ctx.save_for_backward(A, lam, U, G)
+        A, lam, U, _, ctx.function, ctx.rule = inputs
+        remember(ctx, A, lam, U)
 
     @staticmethod
     @checked_like_forward
     @without_autocast
-    def backward(ctx: Any, W: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, W: Tensor | None) -> tuple[Tensor | None, ...]:
+        g_G = None if W is None else _derivative(*ctx.saved_tensors, W, ctx.function, ctx.rule)
+        return None, None, None, g_G, None, None
+
+    @staticmethod
+    def tangent(ctx: Any, saved: list[Tensor], *tangents: Tensor | None) -> Tensor:
+        dG = tangents[3]
+        if dG is None:
+            return torch.zeros_like(saved[2])
+        return _derivative(*saved, dG, ctx.function, ctx.rule)
+
+
+class _Bend(Differentiable):
+    """Zero, with the derivative of ``df(A)[G]`` with respect to ``A``."""
+
+    @staticmethod
+    def forward(
+        A: Tensor, lam: Tensor, U: Tensor, G: Tensor, function: ScalarFunction, rule: Rule | None
+    ) -> Tensor:
+        return stand_in(U, G)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        *tensors, ctx.function, ctx.rule = inputs
+        remember(ctx, *tensors)
+
+    @staticmethod
+    def second(ctx: Any, saved: Sequence[Tensor], W: Tensor) -> Tensor:
+        """``d2f(A)[G, W]``."""
         if ctx.rule is not None:
             raise RuntimeError(
                 f"second derivatives with the gradient rule {ctx.rule} do not exist, because its "
                 "first derivative is not the derivative of anything; use rule=None"
             )
-        A, lam, U, G = ctx.saved_tensors
-        g_G = _Derivative.apply(A, lam, U, W, ctx.function, None)
-        g_A = _SecondDerivative.apply(A, lam, U, G, W, ctx.function)
-        return g_A, None, None, g_G, None, None
+        second: Tensor = apply(_SecondDerivative, *saved, W, ctx.function)
+        return second
+
+    @staticmethod
+    @checked_like_forward
+    @without_autocast
+    def backward(ctx: Any, W: Tensor | None) -> tuple[Tensor | None, ...]:
+        g_A = None if W is None else _Bend.second(ctx, ctx.saved_tensors, W)
+        return g_A, None, None, None, None, None
+
+    @staticmethod
+    def tangent(ctx: Any, saved: list[Tensor], dA: Tensor | None, *_: object) -> Tensor:
+        return torch.zeros_like(saved[2]) if dA is None else _Bend.second(ctx, saved, dA)
 
 
-class _SecondDerivative(torch.autograd.Function):
+class _SecondDerivative(Differentiable):
     """``(A, G, W) -> d2f(A)[G, W]``; a further derivative is refused."""
-
-    generate_vmap_rule = True
 
     @staticmethod
     def forward(
         A: Tensor, lam: Tensor, U: Tensor, G: Tensor, W: Tensor, function: ScalarFunction
     ) -> Tensor:
-        if may_check(lam) and function.domain != "any":
-            singular = (lam == 0).any(-1)
-            if singular.any():
-                raise torch.linalg.LinAlgError(
-                    f"{function} has no second derivative here at the singular matrix "
-                    f"{name_item(first_index(singular))}; add a ridge to A"
-                )
-        inner = function.second_product(
-            lam, U.mT @ _symmetric_part(G) @ U, U.mT @ _symmetric_part(W) @ U
-        )
-        derivative = U @ _symmetric_part(inner) @ U.mT
-        if may_check(derivative):
-            check_range(derivative, f"the second derivative of {function}", G, W)
-        return derivative
+        return second_derivative(lam, U, G, W, function)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        pass
+        ctx.checked = True
 
     @staticmethod
-    def backward(ctx: Any, *_: Tensor) -> tuple[None, ...]:
+    def backward(ctx: Any, *_: object) -> tuple[None, ...]:
         raise RuntimeError("third derivatives of matrix functions are not implemented")
+
+    tangent = backward
 
 
 class SpectralOptions(TypedDict, total=False):
@@ -201,7 +280,6 @@ class SpectralOptions(TypedDict, total=False):
     solver_device: str | torch.device | None
 
 
-@without_autocast
 def _apply(
     A: Tensor,
     function: ScalarFunction,
@@ -212,13 +290,29 @@ def _apply(
     keep_largest: int | None = None,
     solver_device: str | torch.device | None = None,
 ) -> Tensor:
-    check_square(A, caller)
     if eigenvalue_floor is not None:
         function = Floored(function, eigenvalue_floor)
     if keep_largest is not None:
         function = Leading(function, keep_largest)
     kernel = None if rule is None else resolve_rule(rule)
-    value: Tensor = _MatrixFunction.apply(A, function, kernel, caller, solver_device)[0]
+    eps = input_rounding(A)
+    value: Tensor = _outside_autocast(A, function, kernel, caller, solver_device, eps)
+    return value
+
+
+@without_autocast
+def _outside_autocast(
+    A: Tensor,
+    function: ScalarFunction,
+    rule: Rule | None,
+    caller: str,
+    solver_device: str | torch.device | None,
+    eps: float,
+) -> Tensor:
+    check_square(A, caller)
+    if not is_watched(A):
+        return evaluate(A, function, caller, solver_device, eps)[0]
+    value: Tensor = apply(_MatrixFunction, A, function, rule, caller, solver_device, eps)[0]
     return value
 
 

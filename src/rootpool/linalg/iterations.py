@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from ._precision import without_autocast
 from .checks import check_square
 from .parameters import check_at_least
+from .precision import without_autocast
 
 __all__ = ["Roots", "newton_schulz"]
 
@@ -38,7 +38,7 @@ def newton_schulz(A: Tensor, iterations: int = 5) -> Roots:
     the number of iterations; both and their gradients are finite.
 
     Args:
-        A: symmetric positive semi-definite matrices ``(..., n, n)``. Not checked: the function
+        A: positive semi-definite matrices ``(..., n, n)``, symmetric or complex Hermitian. Not checked: the function
             contains nothing but products, so that it can be exported.
         iterations: number of steps, at least 1. The paper uses 5 (iSQRT-COV) and 10 (SVD-Newton).
 
@@ -54,6 +54,7 @@ def newton_schulz(A: Tensor, iterations: int = 5) -> Roots:
     check_square(A, "newton_schulz")
     check_at_least("iterations", iterations, 1)
     diagonal = A.diagonal(dim1=-2, dim2=-1)
+    diagonal = diagonal.real if A.is_complex() else diagonal
     # In units of the largest entry the trace neither overflows nor vanishes. The root of a multiple
     # is known, so the unit needs no derivative; nor is there one at the trace of a zero matrix.
     unit = _or_one(pad(diagonal.detach(), (0, 1)).amax(-1))[..., None, None]  # padded: n may be 0

@@ -19,10 +19,10 @@ import torch
 from torch import Tensor
 from torch.linalg import LinAlgError
 
-from ._private import interpreter_exits
+from ._private import interpreter_exits, observed_by_modes
 from ._threads import compute_with, default_kept, one_thread
 
-__all__ = ["batchwise", "count_pieces", "even_cuts", "run_pieces"]
+__all__ = ["batchwise", "count_pieces", "even_cuts", "run_pieces", "with_batch"]
 
 # LAPACK needs some 60 ns per entry, nearly whatever the size of the matrices; handing work to another
 # thread costs 0.1 ms: a piece of less than a millisecond does not pay.
@@ -117,7 +117,8 @@ def run_pieces(work: Callable[[slice], None], cuts: Sequence[int]) -> None:
     For work on the CPU: on an accelerator, call ``work`` yourself, because a worker knows nothing of
     your current stream. The caller only waits, so that neither its BLAS threads nor its settings are
     touched. It does the work itself, as a worker would, if it has one thread
-    (``torch.get_num_threads()``), inside a worker, and where no worker can be had: while the
+    (``torch.get_num_threads()``), inside a worker, while a dispatch mode such as a counter of
+    operations looks on, which workers do not have, and where no worker can be had: while the
     interpreter exits, or at the system's limit of threads.
     """
     threads = torch.get_num_threads()
@@ -134,7 +135,7 @@ def run_pieces(work: Callable[[slice], None], cuts: Sequence[int]) -> None:
                     return
                 work(piece)
 
-    if threads == 1 or getattr(_POOL.here, "is_worker", False):
+    if threads == 1 or getattr(_POOL.here, "is_worker", False) or observed_by_modes():
         task()
         return
     futures: list[Future[None]] = []
@@ -210,4 +211,12 @@ def batchwise(
     except (ValueError, LinAlgError):
         function(*tensors)  # raises again, and names the item by its place in the whole batch
         raise
-    return tuple(w.reshape(*lead, *w.shape[1:]) for w in whole)
+    return tuple(with_batch(w, lead) for w in whole)
+
+
+def with_batch(flat: Tensor, lead: Sequence[int]) -> Tensor:
+    """Give a result ``(batch, ...)`` its batch dimensions; the caller may change it in place.
+
+    Autograd does not allow that for views that a Function returns; ``data`` is not a view for it.
+    """
+    return flat.reshape(*lead, *flat.shape[1:]).data

@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 import math
+import numbers
 
-__all__ = ["check_at_least", "check_positive"]
+__all__ = ["check_at_least", "check_finite", "check_positive", "is_integer"]
+
+# Comparisons instead of math.isfinite: torch.compile can trace them for numbers that change.
 
 
 def check_positive(name: str, value: float, advice: str = "") -> None:
     """Raise unless ``value`` is a positive, finite number; ``advice`` ends the message."""
-    if not (value > 0 and math.isfinite(value)):
+    if not 0 < value < math.inf:
         raise ValueError(f"{name} must be positive and finite, got {value!r}{advice}")
+
+
+def check_finite(name: str, value: float) -> None:
+    """Raise unless ``value`` is a finite number."""
+    if not -math.inf < value < math.inf:
+        raise ValueError(f"{name} must be finite, got {value!r}")
+
+
+def is_integer(value: object) -> bool:
+    """Whether ``value`` is an integer, of Python or NumPy."""
+    return isinstance(value, (int, numbers.Integral))
 
 
 def check_at_least(name: str, value: int, least: int) -> None:
     """Raise unless ``value`` is an integer that is not below ``least``."""
-    if not isinstance(value, int) or value < least:
+    if not is_integer(value) or value < least:
         raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")

@@ -2,20 +2,70 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from .checks import may_check
 from .parameters import check_at_least, check_positive
 from .scalar import ScalarFunction
 
-__all__ = ["Floored", "Leading"]
+__all__ = ["Floored", "Leading", "OnRange"]
+
+
+def _quotient(difference: Tensor, gap: Tensor) -> Tensor:
+    return torch.where(gap == 0, 0, difference / torch.where(gap == 0, 1, gap))
+
+
+class _InParts(ScalarFunction):
+    """A function that is ``inner`` on the free eigenvalues and constant on the others.
+
+    Between a free eigenvalue and another one divided differences of every order are quotients, which
+    the gap across the border keeps from losing digits.
+    """
+
+    inner: ScalarFunction
+
+    @abstractmethod
+    def free(self, lam: Tensor) -> Tensor:
+        """Which eigenvalues ``(..., n)`` are free."""
+
+    def argument(self, lam: Tensor) -> Tensor:
+        """The eigenvalues that ``inner`` is given."""
+        return lam
+
+    @property
+    def twice_at_zero(self) -> bool:
+        return self.domain == "any" or self.inner.twice_at_zero
+
+    def second_product(self, lam: Tensor, G: Tensor, W: Tensor) -> Tensor:
+        free = self.free(lam).expand(lam.shape)
+        same = free.unsqueeze(-1) == free.unsqueeze(-2)
+        inside = (free.unsqueeze(-1) & free.unsqueeze(-2)).to(lam.dtype)
+        total = self.inner.second_product(self.argument(lam), inside * G, inside * W)
+        if may_check(lam) and bool(same.all()):
+            return total
+        L, gap = self.divided_differences(lam), lam.unsqueeze(-1) - lam.unsqueeze(-2)
+        for k in range(lam.shape[-1]):
+            L_ik, L_kj = L[..., :, k, None], L[..., None, k, :]
+            # The outer two of the three arguments are a pair across the border: i, j or else i, k.
+            second = torch.where(
+                same,
+                torch.where(same[..., :, k, None], 0, _quotient(L - L_kj, gap[..., :, k, None])),
+                _quotient(L_ik - L_kj, gap),
+            )
+            outer = (
+                G[..., :, k, None] * W[..., None, k, :] + W[..., :, k, None] * G[..., None, k, :]
+            )
+            total = total + second * outer
+        return total
 
 
 @dataclass(frozen=True)
-class Floored(ScalarFunction):
-    r""":math:`f(\max(\lambda, floor))` and the derivative of just that.
+class Floored(_InParts):
+    r""":math:`f(\max(\lambda, floor))` and the derivatives of just that.
 
     By the chain rule for divided differences, :math:`(f \circ c)[x, y] = f[c(x), c(y)]\, c[x, y]`,
     with :math:`c[x, y]` between 0 (both raised) and 1 (neither).
@@ -31,31 +81,56 @@ class Floored(ScalarFunction):
     def domain(self) -> str:
         return "any"
 
-    def kernel_spectrum(self, lam: Tensor) -> Tensor:
+    def free(self, lam: Tensor) -> Tensor:
+        return lam >= self.floor
+
+    def argument(self, lam: Tensor) -> Tensor:
         return lam.clamp_min(self.floor)
 
+    def kernel_spectrum(self, lam: Tensor) -> Tensor:
+        return self.argument(lam)
+
+    def kernel_share(self, lam: Tensor) -> Tensor:
+        raised, gap = self.argument(lam), lam.unsqueeze(-1) - lam.unsqueeze(-2)
+        return _quotient(raised.unsqueeze(-1) - raised.unsqueeze(-2), gap)
+
     def values(self, lam: Tensor) -> Tensor:
-        return self.inner.values(lam.clamp_min(self.floor))
+        return self.inner.values(self.argument(lam))
 
     def derivatives(self, lam: Tensor) -> Tensor:
-        return torch.where(lam >= self.floor, self.inner.derivatives(lam.clamp_min(self.floor)), 0)
+        return torch.where(self.free(lam), self.inner.derivatives(self.argument(lam)), 0)
 
     def divided_differences(self, lam: Tensor) -> Tensor:
-        raised = lam.clamp_min(self.floor)
+        alive = self.free(lam).to(lam.dtype).unsqueeze(-1)
+        tie = lam.unsqueeze(-1) == lam.unsqueeze(-2)
+        share = torch.where(tie, alive, self.kernel_share(lam))
+        return self.inner.divided_differences(self.argument(lam)) * share
+
+
+class _OnPart(_InParts):
+    r"""``inner`` on the free eigenvalues and 0 on the others.
+
+    Across the border the coefficient is :math:`f(\lambda_i)/(\lambda_i - \lambda_j)`, and 0 at an exact
+    tie, where the function is discontinuous.
+    """
+
+    def values(self, lam: Tensor) -> Tensor:
+        return torch.where(self.free(lam), self.inner.values(self.argument(lam)), 0)
+
+    def derivatives(self, lam: Tensor) -> Tensor:
+        return torch.where(self.free(lam), self.inner.derivatives(self.argument(lam)), 0)
+
+    def divided_differences(self, lam: Tensor) -> Tensor:
+        free, values = self.free(lam), self.values(lam)
+        both = free.unsqueeze(-1) & free.unsqueeze(-2)
         gap = lam.unsqueeze(-1) - lam.unsqueeze(-2)
-        share = (raised.unsqueeze(-1) - raised.unsqueeze(-2)) / torch.where(gap == 0, 1, gap)
-        alive = (lam >= self.floor).to(lam.dtype).unsqueeze(-1)
-        return self.inner.divided_differences(raised) * torch.where(gap == 0, alive, share)
+        across = _quotient(values.unsqueeze(-1) - values.unsqueeze(-2), gap)
+        return torch.where(both, self.inner.divided_differences(self.argument(lam)), across)
 
 
 @dataclass(frozen=True)
-class Leading(ScalarFunction):
-    r""":math:`f` on the ``count`` largest eigenvalues and 0 on the others (the paper's TopN).
-
-    Between a kept and a dropped eigenvalue the coefficient is
-    :math:`f(\lambda_i)/(\lambda_i - \lambda_j)`. At an exact tie across the cut the function is
-    discontinuous and the coefficient is 0.
-    """
+class Leading(_OnPart):
+    """``inner`` on the ``count`` largest eigenvalues and 0 on the others (the paper's TopN)."""
 
     inner: ScalarFunction
     count: int
@@ -67,23 +142,33 @@ class Leading(ScalarFunction):
     def domain(self) -> str:
         return self.inner.domain
 
-    def _kept(self, lam: Tensor) -> Tensor:
+    def free(self, lam: Tensor) -> Tensor:
         n = lam.shape[-1]
         return torch.arange(n, device=lam.device) >= n - self.count
 
     def kernel_spectrum(self, lam: Tensor) -> Tensor:
         return self.inner.kernel_spectrum(lam)
 
-    def values(self, lam: Tensor) -> Tensor:
-        return torch.where(self._kept(lam), self.inner.values(lam), 0)
+    def kernel_share(self, lam: Tensor) -> Tensor | float:
+        return self.inner.kernel_share(lam)
 
-    def derivatives(self, lam: Tensor) -> Tensor:
-        return torch.where(self._kept(lam), self.inner.derivatives(lam), 0)
 
-    def divided_differences(self, lam: Tensor) -> Tensor:
-        kept, values = self._kept(lam), self.values(lam)
-        both = kept.unsqueeze(-1) & kept.unsqueeze(-2)
-        gap = lam.unsqueeze(-1) - lam.unsqueeze(-2)
-        rise = values.unsqueeze(-1) - values.unsqueeze(-2)
-        across = torch.where(gap == 0, 0, rise / torch.where(gap == 0, 1, gap))
-        return torch.where(both, self.inner.divided_differences(lam), across)
+@dataclass(frozen=True)
+class OnRange(_OnPart):
+    """``inner`` on positive eigenvalues and 0 on zeros: derivatives along changes that keep the rank."""
+
+    inner: ScalarFunction
+
+    @property
+    def domain(self) -> str:
+        return "nonnegative"
+
+    @property
+    def twice_at_zero(self) -> bool:
+        return True
+
+    def free(self, lam: Tensor) -> Tensor:
+        return lam > 0
+
+    def argument(self, lam: Tensor) -> Tensor:
+        return torch.where(lam > 0, lam, 1)

@@ -54,8 +54,13 @@ class GradientRule(ABC):
     def __call__(self, eigenvalues: Tensor) -> Tensor:
         """Return the kernel of a spectrum."""
 
-    def inspect(self, eigenvalues: Tensor, coupling: Tensor) -> None:  # noqa: B027
-        """Hook that sees ``coupling = U^T dl/dU`` before the kernel is applied; does nothing by default."""
+    def inspect(  # noqa: B027
+        self, eigenvalues: Tensor, coupling: Tensor, slopes: Tensor | None
+    ) -> None:
+        """Hook that sees ``coupling = U^H dl/dU`` and ``slopes = dl/dlam`` before the kernel is applied.
+
+        Does nothing by default.
+        """
 
 
 def _pairs(eigenvalues: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -173,11 +178,16 @@ class Truncated(_GapRule):
     def __post_init__(self) -> None:
         check_positive("Truncated.bound", self.bound)
 
+    def _limit(self, eigenvalues: Tensor) -> float:
+        return min(self.bound, torch.finfo(eigenvalues.dtype).max)
+
     def of_gap(self, gap: Tensor, eigenvalues: Tensor) -> Tensor:
-        return (1 / gap).clamp(-self.bound, self.bound)
+        limit = self._limit(eigenvalues)
+        return (1 / gap).clamp(-limit, limit)
 
     def at_tie(self, eigenvalues: Tensor) -> Tensor:
-        return torch.where(eigenvalues == 0, 0, self.bound).to(eigenvalues.dtype)
+        limit = torch.full_like(eigenvalues, self._limit(eigenvalues))
+        return torch.where(eigenvalues == 0, 0, limit)
 
 
 @dataclass(frozen=True)
@@ -269,8 +279,9 @@ class Degenerate(_GapRule):
     r""":math:`1/(\lambda_i - \lambda_j)` without the degenerate pairs (Kasim 2020).
 
     Pairs closer than ``tolerance`` times the largest eigenvalue (default: ``n * eps``) get 0. That
-    is the right gradient of a loss that does not depend on the basis inside a degenerate subspace,
-    and of no other loss: a loss that does is reported by a warning (not under ``torch.compile`` or
+    is the right gradient of a loss that takes a degenerate eigenspace as a whole, such as a function
+    of the projector on it, and of no other loss. A loss that depends on the basis inside, or treats
+    the eigenvalues there differently, is reported by a warning (not under ``torch.compile`` or
     ``torch.func``, where values cannot be looked at).
 
     Ties: 0.
@@ -290,17 +301,32 @@ class Degenerate(_GapRule):
             tolerance = eigenvalues.shape[-1] * torch.finfo(eigenvalues.dtype).eps
         return gap.abs() <= tolerance * _largest(eigenvalues)
 
-    def inspect(self, eigenvalues: Tensor, coupling: Tensor) -> None:
+    def inspect(self, eigenvalues: Tensor, coupling: Tensor, slopes: Tensor | None) -> None:
         gap = eigenvalues.unsqueeze(-1) - eigenvalues.unsqueeze(-2)
-        rotation = torch.where(self.is_tie(gap, eigenvalues), coupling - coupling.mT, 0).abs()
-        allowed = math.sqrt(torch.finfo(coupling.dtype).eps) * coupling.abs()
-        if bool((rotation.flatten(-2).sum(-1) > allowed.flatten(-2).sum(-1)).any()):
-            warnings.warn(
-                "the loss depends on the basis inside a degenerate eigenspace, where its gradient "
-                "does not exist; the rule 'degenerate' drops that part. Use a function of the "
-                "matrix (sqrtm, matrix_function), or another rule",
-                stacklevel=2,
-            )
+        tie = self.is_tie(gap, eigenvalues)
+        allowed = math.sqrt(torch.finfo(coupling.dtype).eps)
+        if _exceeds(torch.where(tie, coupling - coupling.mH, 0), allowed, coupling):
+            what = "depends on the basis inside a degenerate eigenspace"
+        elif slopes is not None and _exceeds(
+            torch.where(tie, slopes.unsqueeze(-1) - slopes.unsqueeze(-2), 0),
+            allowed * slopes.shape[-1],
+            slopes.unsqueeze(-1),
+        ):
+            what = "treats the eigenvalues of a degenerate eigenspace differently"
+        else:
+            return
+        warnings.warn(
+            f"the loss {what}, where its gradient does not exist or cannot be had from "
+            "eigenvectors; the rule 'degenerate' drops that part. Use a function of the matrix "
+            "(sqrtm, matrix_function), or another rule",
+            stacklevel=2,
+        )
+
+
+def _exceeds(found: Tensor, share: float, whole: Tensor) -> bool:
+    """Whether the entries of some matrix ``found`` sum up to more than that share of ``whole``."""
+    allowed = share * whole.abs().flatten(-2).sum(-1)
+    return bool((found.abs().flatten(-2).sum(-1) > allowed).any())
 
 
 RULES: dict[str, type[GradientRule]] = {
@@ -334,14 +360,18 @@ def resolve_rule(rule: str | Rule) -> Rule:
     return rule
 
 
-def rotation(rule: Rule, spectrum: Tensor, coupling: Tensor) -> Tensor:
-    r"""The part of the gradient due to the vectors, :math:`\tfrac12 K^T \circ (C - C^T)`, in their basis.
+def rotation(
+    rule: Rule, spectrum: Tensor, coupling: Tensor, slopes: Tensor | None = None
+) -> Tensor:
+    r"""The part of the gradient due to the vectors, :math:`\tfrac12 K^T \circ (C - C^H)`, in their basis.
 
     Args:
         rule: gives the kernel K.
         spectrum: eigen- or singular values ``(..., n)``.
-        coupling: :math:`C = U^T \bar U` ``(..., n, n)``.
+        coupling: :math:`C = U^H \bar U` ``(..., n, n)``.
+        slopes: the gradient with respect to the spectrum, if the loss depends on it.
     """
     if isinstance(rule, GradientRule) and may_check(coupling):
-        rule.inspect(spectrum.detach(), coupling.detach())
-    return rule(spectrum).mT * (coupling - coupling.mT) / 2
+        seen = None if slopes is None else slopes.detach()
+        rule.inspect(spectrum.detach(), coupling.detach(), seen)
+    return rule(spectrum).mT * (coupling - coupling.mH) / 2

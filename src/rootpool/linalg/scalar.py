@@ -11,12 +11,13 @@ is 0: the derivative along perturbations that keep the rank, such as those of a 
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+from .parameters import check_finite
 
 __all__ = ["FUNCTIONS", "Exp", "InvSqrt", "Log", "Power", "ScalarFunction", "Sqrt"]
 
@@ -45,6 +46,15 @@ class ScalarFunction(ABC):
     def kernel_spectrum(self, lam: Tensor) -> Tensor:
         """The eigenvalues that a gradient rule sees, ``(..., n)``."""
         return lam
+
+    def kernel_share(self, lam: Tensor) -> Tensor | float:
+        """What the kernel of a rule is multiplied by where that spectrum is not ``lam`` itself."""
+        return 1.0
+
+    @property
+    def twice_at_zero(self) -> bool:
+        """Whether the second derivative exists at zero eigenvalues that are inside the domain."""
+        return self.domain == "any"
 
     def second_product(self, lam: Tensor, G: Tensor, W: Tensor) -> Tensor:
         """``sum_k f[lam_i, lam_k, lam_j] (G_ik W_kj + W_ik G_kj)``, ``(..., n, n)``."""
@@ -102,17 +112,21 @@ def _second_difference(
     taylor_k\, m^{degree - k}` for the functions here.
     """
     m = (a + c) / 2
-    x, y, z = a / m - 1, b / m - 1, c / m - 1
+    null = m == 0  # all three: then h_0 alone counts, and m^(degree - 2) is that of zero
+    unit = torch.where(null, 1, m)
+    x, y, z = (torch.where(null, 0, p / unit - 1) for p in (a, b, c))
     e1, e2, e3 = x + y + z, x * y + y * z + z * x, x * y * z
     h, h1, h2 = torch.ones_like(m), torch.zeros_like(m), torch.zeros_like(m)
     series = taylor[2] * h
     for coefficient in taylor[3:]:
         h, h1, h2 = e1 * h - e2 * h1 + e3 * h2, h, h1
         series = series + coefficient * h
-    # Offsets of at most 0.053 make the 12th power 4e-16; wider apart, the quotient loses one digit.
-    close = a - c <= 0.1 * a
+    # Offsets of at most 0.053 make the 12th power 4e-16; wider apart, the quotient loses one digit. The
+    # coefficients of a large power grow like its own powers, and so does the difference: less is close.
+    close = a - c <= 0.1 * min(1.0, 5 / max(abs(degree), 1.0)) * a
     quotient = (f.difference(a, b) - f.difference(b, c)) / torch.where(close, 1, a - c)
-    return torch.where(close, series * m ** (degree - 2), quotient)
+    at_zero = taylor[2] if degree == 2 else 0.0
+    return torch.where(close, torch.where(null, at_zero, series * unit ** (degree - 2)), quotient)
 
 
 _TERMS = 14  # of the series in _second_difference
@@ -128,12 +142,15 @@ class Power(_Smooth):
     exponent: float
 
     def __post_init__(self) -> None:
-        if not math.isfinite(self.exponent):
-            raise ValueError(f"the exponent must be finite, got {self.exponent!r}")
+        check_finite("the exponent", self.exponent)
 
     @property
     def domain(self) -> str:
         return "nonnegative" if self.exponent >= 0 else "positive"
+
+    @property
+    def twice_at_zero(self) -> bool:
+        return self.exponent in (0, 1) or self.exponent >= 2
 
     def values(self, lam: Tensor) -> Tensor:
         return lam**self.exponent

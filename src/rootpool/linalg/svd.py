@@ -1,24 +1,25 @@
 r"""Singular value decomposition with a selectable gradient.
 
-With :math:`A = U S V^T` (thin), :math:`X = U^T dA\, V`, and the antisymmetric
-:math:`\Omega_U = U^T dU`, :math:`\Omega_V = V^T dV`, differentiating gives
-:math:`X = \Omega_U S + dS - S \Omega_V`. Its symmetric and antisymmetric parts decouple:
+With :math:`A = U S V^H` (thin), :math:`X = U^H dA\, V`, and the antihermitian
+:math:`\Omega_U = U^H dU`, :math:`\Omega_V = V^H dV`, differentiating gives
+:math:`X = \Omega_U S + dS - S \Omega_V`. Its Hermitian and antihermitian parts decouple:
 
 .. math::
-    (\Omega_U + \Omega_V)_{ij} = K_{ji} (X + X^T)_{ij}, \qquad
-    (\Omega_U - \Omega_V)_{ij} = \frac{(X - X^T)_{ij}}{s_i + s_j}, \qquad K_{ij} = \frac{1}{s_i - s_j}.
+    (\Omega_U + \Omega_V)_{ij} = K_{ji} (X + X^H)_{ij}, \qquad
+    (\Omega_U - \Omega_V)_{ij} = \frac{(X - X^H)_{ij}}{s_i + s_j}, \qquad K_{ij} = \frac{1}{s_i - s_j}.
 
 So only the first has the kernel of an eigendecomposition, of the singular values themselves (they
-are the eigenvalues of :math:`\begin{psmallmatrix} 0 & A \\ A^T & 0 \end{psmallmatrix}`, and of ``A``
-when it is positive semi-definite). With :math:`C_U = U^T \bar U`, :math:`C_V = V^T \bar V` the
-transpose of that map is
+are the eigenvalues of :math:`\begin{psmallmatrix} 0 & A \\ A^H & 0 \end{psmallmatrix}`, and of ``A``
+when it is positive semi-definite). For complex matrices the diagonal of the second fixes the phases of
+the columns of U against those of V; the phase that each pair shares is free, and does not change here.
+With :math:`C_U = U^H \bar U`, :math:`C_V = V^H \bar V` the transpose of that map is
 
 .. math::
     \bar X = \mathrm{diag}(\bar s) + \tfrac12 K^T \circ \mathrm{skew}(C_U + C_V)
-             + \tfrac12\, \mathrm{skew}(C_U - C_V) / (s_i + s_j), \qquad \mathrm{skew}(C) = C - C^T,
+             + \tfrac12\, \mathrm{skew}(C_U - C_V) / (s_i + s_j), \qquad \mathrm{skew}(C) = C - C^H,
 
 to which the parts of :math:`\bar U, \bar V` outside the ranges of U and V add
-:math:`(I - U U^T)\, \bar U S^{-1} V^T` and :math:`U S^{-1} \bar V^T (I - V V^T)`.
+:math:`(I - U U^H)\, \bar U S^{-1} V^H` and :math:`U S^{-1} \bar V^H (I - V V^H)`.
 
 Where singular values are zero (to working precision) the last two and the antisymmetric part are
 infinite: there the basis of the null space is arbitrary, a loss that is differentiable does not
@@ -32,15 +33,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ._precision import without_autocast
-from .checks import (
-    VECTOR_ADVICE,
-    check_matrix,
-    check_range,
-    checked_like_forward,
-    checks_enabled,
-)
+from .checks import VECTOR_ADVICE, check_matrix, check_range, checked_like_forward, is_watched
 from .decompose import roundoff, svd_forward
+from .differentiation import Differentiable, apply, remember
+from .precision import without_autocast
 from .rules import Rule, resolve_rule, rotation
 
 __all__ = ["SVDResult", "svd"]
@@ -59,8 +55,15 @@ def _reciprocal_or_zero(values: Tensor, level: Tensor) -> Tensor:
     return torch.where(null, 0, 1 / torch.where(null, 1, values))
 
 
-class _SVD(torch.autograd.Function):
-    generate_vmap_rule = True
+def _reciprocals(s: Tensor) -> tuple[Tensor, Tensor]:
+    """``1 / (s_i + s_j)`` and ``1 / s_j`` to broadcast; 0 where singular values are zero."""
+    level = roundoff(s).unsqueeze(-1)
+    sums = _reciprocal_or_zero(s.unsqueeze(-1) + s.unsqueeze(-2), 2 * level)
+    return sums, _reciprocal_or_zero(s, level[..., 0]).unsqueeze(-2)
+
+
+class _SVD(Differentiable):
+    saves_outputs = True
 
     @staticmethod
     def forward(
@@ -73,9 +76,8 @@ class _SVD(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        ctx.set_materialize_grads(False)
-        ctx.save_for_backward(*output)
-        ctx.rule, ctx.checked = inputs[1], checks_enabled()
+        ctx.rule = inputs[1]
+        remember(ctx, *output)
 
     @staticmethod
     @checked_like_forward
@@ -87,61 +89,89 @@ class _SVD(torch.autograd.Function):
         if g_U is None and g_s is None and g_Vh is None:
             return None, None, None, None
         k = s.shape[-1]
-        U, V = U[..., :k], Vh[..., :k, :].mT
-        inner = torch.diag_embed(torch.zeros_like(s) if g_s is None else g_s)
+        U, V = U[..., :k], Vh[..., :k, :].mH
+        inner = torch.diag_embed(torch.zeros_like(s) if g_s is None else g_s).to(U.dtype)
         if g_U is None and g_Vh is None:
-            return U @ inner @ V.mT, None, None, None
+            return U @ inner @ V.mH, None, None, None
 
         g_U = torch.zeros_like(U) if g_U is None else g_U[..., :k]
-        g_V = torch.zeros_like(V) if g_Vh is None else g_Vh[..., :k, :].mT
-        C_U, C_V = U.mT @ g_U, V.mT @ g_V
+        g_V = torch.zeros_like(V) if g_Vh is None else g_Vh[..., :k, :].mH
+        C_U, C_V = U.mH @ g_U, V.mH @ g_V
         apart = C_U - C_V
-        level = roundoff(s).unsqueeze(-1)
-        sums = _reciprocal_or_zero(s.unsqueeze(-1) + s.unsqueeze(-2), 2 * level)
-        inner = inner + rotation(ctx.rule, s, C_U + C_V)
-        inner = inner + sums * (apart - apart.mT) / 2
+        sums, inverse = _reciprocals(s)
+        inner = inner + rotation(ctx.rule, s, C_U + C_V, g_s)
+        inner = inner + sums * (apart - apart.mH) / 2
 
-        inverse = _reciprocal_or_zero(s, level[..., 0]).unsqueeze(-2)
-        g_A = U @ inner @ V.mT
+        g_A = U @ inner @ V.mH
         if U.shape[-2] > k:
-            g_A = g_A + ((g_U - U @ C_U) * inverse) @ V.mT
+            g_A = g_A + ((g_U - U @ C_U) * inverse) @ V.mH
         if V.shape[-2] > k:
-            g_A = g_A + U @ ((g_V - V @ C_V) * inverse).mT
+            g_A = g_A + U @ ((g_V - V @ C_V) * inverse).mH
         upstream = [g for g in (g_U, g_s, g_V) if g is not None]
         check_range(g_A, "the gradient of svd", *upstream, advice=VECTOR_ADVICE)
         return g_A, None, None, None
+
+    @staticmethod
+    def tangent(ctx: Any, saved: tuple[Tensor, ...], dA: Tensor, *_: None) -> tuple[Tensor, ...]:
+        full_U, s, full_Vh = saved
+        k = s.shape[-1]
+        U, V = full_U[..., :k], full_Vh[..., :k, :].mH
+        right, left = dA @ V, dA.mH @ U
+        X = U.mH @ right
+        sums, inverse = _reciprocals(s)
+        total, apart = ctx.rule(s).mT * (X + X.mH), sums * (X - X.mH)
+        dU, dV = U @ (total + apart) / 2, V @ (total - apart) / 2
+        if U.shape[-2] > k:
+            dU = dU + (right - U @ X) * inverse
+        if V.shape[-2] > k:
+            dV = dV + (left - V @ X.mH) * inverse
+        slopes = X.diagonal(dim1=-2, dim2=-1)
+        # The columns beyond k are an arbitrary basis, which stays as it is.
+        dU = torch.cat([dU, torch.zeros_like(full_U[..., k:])], -1)
+        dVh = torch.cat([dV.mH, torch.zeros_like(full_Vh[..., k:, :])], -2)
+        return dU, slopes.real if X.is_complex() else slopes, dVh
 
 
 @without_autocast
 def svd(
     A: Tensor,
-    rule: str | Rule = "pade",
     full_matrices: bool = False,
     *,
+    rule: str | Rule = "degenerate",
     solver_device: str | torch.device | None = None,
 ) -> SVDResult:
-    r"""Singular value decomposition :math:`A = U \,\mathrm{diag}(S)\, V^T` with a finite gradient.
+    r"""Singular value decomposition :math:`A = U \,\mathrm{diag}(S)\, V^H` with a finite gradient.
 
-    A drop-in for :func:`torch.linalg.svd` in values and order (but thin by default). The rule acts
-    on the kernel of the singular values, which are the eigenvalues when ``A`` is a covariance.
-    With ``full_matrices=True`` the gradients of the columns beyond ``min(m, n)``, an arbitrary basis,
-    are ignored, as in torch.
+    A drop-in for :func:`torch.linalg.svd` in arguments, values and order (but thin by default). The
+    rule acts on the kernel of the singular values, which are the eigenvalues when ``A`` is a
+    covariance. With ``full_matrices=True`` the derivatives of the columns beyond ``min(m, n)``, an
+    arbitrary basis, are ignored, as in torch.
 
     Args:
-        A: matrices ``(..., m, n)``, float32 or float64.
-        rule: as in :func:`eigh`.
+        A: matrices ``(..., m, n)``, real or complex, of single or double precision.
         full_matrices: return square ``U`` and ``Vh``.
+        rule: as in :func:`eigh`.
         solver_device: as in :func:`eigh`.
 
     Returns:
         ``U`` ``(..., m, k)``, ``S`` ``(..., k)`` descending and ``Vh`` ``(..., k, n)``,
         ``k = min(m, n)``.
 
-    >>> A = torch.zeros(3, 2, requires_grad=True)
+    >>> A = torch.eye(3, 2, requires_grad=True)
     >>> U, S, Vh = svd(A)
-    >>> (U * S @ Vh).sum().backward()
-    >>> bool(A.grad.isfinite().all())
-    True
+    >>> (U @ Vh).sum().backward()  # the polar factor, at two equal singular values
+    >>> A.grad
+    tensor([[0., 0.],
+            [0., 0.],
+            [1., 1.]])
     """
     check_matrix(A, "svd")
-    return SVDResult(*_SVD.apply(A, resolve_rule(rule), full_matrices, solver_device))
+    if not isinstance(full_matrices, bool):
+        raise TypeError(
+            f"full_matrices must be True or False, got {full_matrices!r}; a gradient rule is given "
+            "by name: rule='degenerate'"
+        )
+    kernel = resolve_rule(rule)
+    if not is_watched(A):
+        return SVDResult(*svd_forward(A, full_matrices, solver_device))
+    return SVDResult(*apply(_SVD, A, kernel, full_matrices, solver_device))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
 
 from rootpool.linalg.checks import check_range
+from rootpool.linalg.precision import no_autocast
 
 __all__ = ["Covariance", "check_covariance", "covariance", "flatten_positions"]
 
 ADVICE = "divide the features by a constant, or compute in float64"
+GRADIENT_ADVICE = "divide the loss, or what multiplies it, by a constant"
 
 
 def check_covariance(P: Tensor, features: Tensor) -> None:
@@ -49,7 +50,7 @@ def covariance(features: Tensor) -> Tensor:
              [0., 0.]]])
     """
     X = flatten_positions(features, "covariance")
-    with torch.autocast(X.device.type, enabled=False):  # in half precision it is not semi-definite
+    with no_autocast(X.device):  # in half precision it is not semi-definite
         # Relative to the first position, so that a constant map is exactly zero. The covariance does not
         # depend on that shift, which therefore needs no derivative.
         shifted = X - X[..., :1].detach()

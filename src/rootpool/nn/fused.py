@@ -11,7 +11,6 @@ On CPUs a thread takes a few images at a time through all steps, so that what on
 in the cache for the next. The batch is cut by its shape alone, whatever the number of threads. On other
 devices everything stays in the calling thread, and so on its current stream.
 
-Learned filters have parameters, theta; the diagonal of the same matrices gives the gradient to them.
 
 The method is passed as an object. Only the operators for tracers (``torch.compile``, ``torch.export``)
 need it as text: the name under which it is registered, and its fields.
@@ -23,21 +22,30 @@ import ast
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from rootpool.linalg.checks import checks_enabled, first_index, is_plain
+from rootpool.linalg.checks import checks_enabled, first_index
 from rootpool.linalg.decompose import eigh_forward, roundoff
 from rootpool.linalg.parallel import run_pieces
+from rootpool.linalg.precision import no_autocast
 from rootpool.linalg.vectorize import triangle_size
 
 from .registry import METHODS, is_registered
 from .spectral_roots import SpectralRoot
 from .triangle import pack_product, unpack_times
 
-__all__ = ["check_traceable", "fused_root"]
+__all__ = [
+    "allocate",
+    "backward_op",
+    "check_traceable",
+    "decoded",
+    "encoded",
+    "forward_op",
+    "root",
+    "root_gradient",
+]
 
 
 # --------------------------------------------------------------------------------------------------
@@ -153,7 +161,7 @@ def _on_cpu(tensor: Tensor) -> bool:
 
 def _run(work: Callable[[slice], None], X: Tensor, d: int, N: int) -> None:
     """Call ``work`` on pieces of the batch of X: in worker threads on CPUs, else at once and here."""
-    with torch.autocast(X.device.type, enabled=False):
+    with no_autocast(X.device):
         if _on_cpu(X):
             run_pieces(work, _cuts(len(X), d, N))
         else:  # another thread would have another current stream
@@ -177,7 +185,7 @@ def _check_finite(X: Tensor, first: int) -> None:
             )
 
 
-def _allocate(X: Tensor, dtype: torch.dtype, output: str, save: bool) -> tuple[Tensor, ...]:
+def allocate(X: Tensor, dtype: torch.dtype, output: str, save: bool) -> tuple[Tensor, ...]:
     """The result, and what the backward needs: W, K and the singular values."""
     B, d, N = X.shape
     r = N - 1 if d >= N else d
@@ -186,11 +194,12 @@ def _allocate(X: Tensor, dtype: torch.dtype, output: str, save: bool) -> tuple[T
     return out, *(X.new_empty(B, *size, dtype=dtype) for size in sizes)
 
 
-def _forward(
-    X: Tensor, theta: Tensor, method: SpectralRoot, dtype: torch.dtype, output: str, save: bool
+def root(
+    X: Tensor, method: SpectralRoot, dtype: torch.dtype, output: str, save: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    X, method = X.detach(), method.at(theta.detach().to(dtype))
-    out, W, K, s = _allocate(X, dtype, output, save)
+    """The roots of the covariances of features ``(B, C, N)``; if asked, W, K and singular values."""
+    X = X.detach()
+    out, W, K, s = allocate(X, dtype, output, save)
 
     def work(piece: slice) -> None:
         part = X[piece]
@@ -205,25 +214,26 @@ def _forward(
     return out, W, K, s
 
 
-def _backward(
-    g: Tensor, theta: Tensor, W: Tensor, K: Tensor, s: Tensor, method: SpectralRoot
+def root_gradient(
+    g: Tensor, W: Tensor, K: Tensor, s: Tensor, method: SpectralRoot, parameters: int = 0
 ) -> tuple[Tensor, Tensor]:
-    g, method = g.contiguous(), method.at(theta.detach().to(W.dtype))
+    """For the gradient ``g`` of the roots: that of the features, and that of parameters by map ``(B, k)``."""
+    g, W, K, s = g.detach().contiguous(), W.detach(), K.detach(), s.detach()
     B, d, N = W.shape[0], W.shape[1], K.shape[2]
-    gradient, by_map = g.new_empty(B, d, N), W.new_empty(B, len(theta))
+    gradient, by_map = g.new_empty(B, d, N), W.new_empty(B, parameters)
 
     def work(piece: slice) -> None:
         gradient[piece], by_map[piece] = _gradients(method, g[piece], W[piece], K[piece], s[piece])
 
     _run(work, g, d, N)
-    return gradient, by_map.sum(0).to(theta.dtype)
+    return gradient, by_map
 
 
 # --------------------------------------------------------------------------------------------------
 # Operators for tracers
 
 
-def _encoded(method: SpectralRoot | str) -> str:
+def encoded(method: SpectralRoot | str) -> str:
     """The registered name of a method and its fields, as text."""
     if isinstance(method, str):
         return method
@@ -247,7 +257,7 @@ def _literal(value: object) -> str:
     return "1e999" if value == math.inf else repr(value)  # infinity has no literal of its own
 
 
-def _decoded(text: str) -> SpectralRoot:
+def decoded(text: str) -> SpectralRoot:
     name, values = ast.literal_eval(text)
     method = METHODS[name](**values)
     assert isinstance(method, SpectralRoot)
@@ -255,113 +265,28 @@ def _decoded(text: str) -> SpectralRoot:
 
 
 @torch.library.custom_op("rootpool::covariance_root", mutates_args=())
-def _forward_op(
-    X: Tensor, theta: Tensor, method: str, dtype: torch.dtype, output: str, save: bool
+def forward_op(
+    X: Tensor, method: str, dtype: torch.dtype, output: str, save: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    return _forward(X, theta, _decoded(method), dtype, output, save)
+    return root(X, decoded(method), dtype, output, save)
 
 
 @torch.library.custom_op("rootpool::covariance_root_backward", mutates_args=())
-def _backward_op(
-    g: Tensor, theta: Tensor, W: Tensor, K: Tensor, s: Tensor, method: str
-) -> tuple[Tensor, Tensor]:
-    return _backward(g, theta, W, K, s, _decoded(method))
+def backward_op(g: Tensor, W: Tensor, K: Tensor, s: Tensor, method: str) -> Tensor:
+    return root_gradient(g, W, K, s, decoded(method))[0]
 
 
-@_forward_op.register_fake
-def _(
-    X: Tensor, theta: Tensor, method: str, dtype: torch.dtype, output: str, save: bool
-) -> tuple[Tensor, ...]:
-    return _allocate(X, dtype, output, save)
+@forward_op.register_fake
+def _(X: Tensor, method: str, dtype: torch.dtype, output: str, save: bool) -> tuple[Tensor, ...]:
+    return allocate(X, dtype, output, save)
 
 
-@_backward_op.register_fake
-def _(
-    g: Tensor, theta: Tensor, W: Tensor, K: Tensor, s: Tensor, method: str
-) -> tuple[Tensor, Tensor]:
-    return g.new_empty(W.shape[0], W.shape[1], K.shape[2]), torch.empty_like(theta)
-
-
-# --------------------------------------------------------------------------------------------------
-# Automatic differentiation. ``method`` is text while torch.compile traces, which takes no objects.
-
-
-class _CovarianceRoot(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        X: Tensor, theta: Tensor, method: SpectralRoot | str, dtype: torch.dtype, output: str
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        if isinstance(method, SpectralRoot) and is_plain(X):
-            return _forward(X, theta, method, dtype, output, True)
-        out, W, K, s = _forward_op(X, theta, _encoded(method), dtype, output, True)
-        return out, W, K, s
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        X, theta, ctx.method, *_ = inputs
-        ctx.set_materialize_grads(False)
-        ctx.mark_non_differentiable(*output[1:])
-        ctx.save_for_backward(X, theta, *output[1:])
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
-        if g is None:
-            return None, None, None, None, None
-        X, theta, W, K, s = ctx.saved_tensors
-        return *_Gradients.apply(X, theta, g, W, K, s, ctx.method), None, None, None
-
-
-class _Gradients(torch.autograd.Function):
-    """The backward. ``X`` is an input only so that a second derivative meets the refusal below."""
-
-    @staticmethod
-    def forward(
-        X: Tensor,
-        theta: Tensor,
-        g: Tensor,
-        W: Tensor,
-        K: Tensor,
-        s: Tensor,
-        method: SpectralRoot | str,
-    ) -> tuple[Tensor, Tensor]:
-        if isinstance(method, SpectralRoot) and is_plain(g):
-            return _backward(g, theta, W, K, s, method)
-        to_features, to_parameters = _backward_op(g, theta, W, K, s, _encoded(method))
-        return to_features, to_parameters
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        pass
-
-    @staticmethod
-    def backward(ctx: Any, *_: Tensor) -> tuple[None, ...]:
-        raise RuntimeError(
-            "spectral roots of covariance_pool have no second derivative; "
-            "rootpool.linalg.sqrtm(covariance(X)) has, where the covariance is not singular"
-        )
+@backward_op.register_fake
+def _(g: Tensor, W: Tensor, K: Tensor, s: Tensor, method: str) -> Tensor:
+    return g.new_empty(W.shape[0], W.shape[1], K.shape[2])
 
 
 def check_traceable(method: SpectralRoot) -> None:
     """Raise if ``torch.compile`` or ``torch.export`` is at work and cannot take this method."""
     if torch.compiler.is_compiling():
-        _encoded(method)
-
-
-def fused_root(
-    X: Tensor, method: SpectralRoot, dtype: torch.dtype, output: str, theta: Tensor
-) -> Tensor:
-    """Roots of the covariances of features ``(B, C, N)``, with their gradient to the features.
-
-    Args:
-        X: features with at least one channel and one position.
-        method: any spectral root; under tracers it must be registered.
-        dtype: what to compute in.
-        output: ``"triangle"`` or ``"matrix"``.
-        theta: trainable parameters of the method, ``(k,)``.
-    """
-    differentiated = torch.is_grad_enabled() and (X.requires_grad or theta.requires_grad)
-    if is_plain(X) and not differentiated:
-        return _forward(X, theta, method, dtype, output, False)[0]
-    described = _encoded(method) if torch.compiler.is_compiling() else method
-    result: Tensor = _CovarianceRoot.apply(X, theta, described, dtype, output)[0]
-    return result
+        encoded(method)

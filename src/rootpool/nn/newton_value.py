@@ -44,6 +44,7 @@ class NewtonExact(Exact):
     name: ClassVar[str] = "newton-exact"
     source: ClassVar[str] = "ours"
     use: ClassVar[str] = "to tell the value of Newton-Schulz from its gradient; svd-newton reversed"
+    twice: ClassVar[bool] = False  # its gradient is not that of its value
 
     iterations: int = 5
 

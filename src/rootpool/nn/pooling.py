@@ -9,9 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from rootpool.linalg import to_triangle, triangle_size, triangle_weights
+from rootpool.linalg.precision import no_autocast
 
 from .covariance import check_covariance, covariance, flatten_positions
-from .fused import check_traceable, fused_root
+from .fused import check_traceable
+from .fused_derivatives import fused_root
+from .fused_learned import learned_root
 from .method import Method
 from .precision import check_compute_dtype, working_dtype
 from .registry import resolve_method
@@ -102,9 +105,11 @@ def _pool(
     if root is not None:
         # Here, because torch.export of torch 2.8 hides errors that are raised inside autocast.
         check_traceable(root)
-    with torch.autocast(X.device.type, enabled=False):  # half precision would undo compute_dtype
-        if root is not None:
-            Q = fused_root(X, root, dtype, form, parameters.to(X.device))
+    with no_autocast(X.device):  # half precision would undo compute_dtype
+        if root is not None and len(parameters):
+            Q = learned_root(X, root, dtype, form, parameters.to(X.device))
+        elif root is not None:
+            Q = fused_root(X, root, dtype, form)
         else:
             Q = method(covariance(X.to(dtype)))
             Q = Q if form == "matrix" else to_triangle(Q)

@@ -40,7 +40,13 @@ __all__ = ["Exact", "SpectralRoot", "assemble", "power_of_two", "relative"]
 
 
 class SpectralRoot(Method):
-    """The square root by eigendecomposition; subclasses differ in the gradient."""
+    """The square root by eigendecomposition; subclasses differ in the gradient.
+
+    ``twice`` says whether that gradient is the derivative of the root itself, so that it can be
+    differentiated again. ``inner`` has to be linear in ``Z``.
+    """
+
+    twice: ClassVar[bool] = False
 
     def floor(self, dtype: torch.dtype) -> float:
         """Eigenvalues below are raised to this: ``eps``, as in the paper."""
@@ -118,6 +124,7 @@ class Exact(SpectralRoot):
     name: ClassVar[str] = "exact"
     source: ClassVar[str] = "ours"
     use: ClassVar[str] = "the default"
+    twice: ClassVar[bool] = True
 
     def floor(self, dtype: torch.dtype) -> float:
         return 0.0

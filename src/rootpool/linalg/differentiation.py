@@ -1,0 +1,107 @@
+"""What all our ``autograd.Function`` classes share: forward mode, saved tensors, and stand-ins.
+
+A class writes its forward-mode derivative as ``tangent(ctx, saved, ...)``. In eager mode :func:`apply`
+uses a subclass with a ``jvp`` that calls it; ``torch.compile`` takes no class with a ``jvp``, so there it
+uses the class itself, and refuses forward mode, which would otherwise see no tangent at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ._private import propagating_tangents, within_dual_level
+from .checks import checks_enabled, skip_checks
+
+__all__ = ["Differentiable", "add", "apply", "hermitian_part", "remember", "stand_in"]
+
+
+@functools.cache
+def _with_jvp(kind: Any) -> Any:
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        # Inside a jvp torch lets operators pass no tangents on, not even those of an outer jvp, which
+        # would then see a constant. Functions do pass them on. Operators may where the saved tensors
+        # are outputs alone, which have no tangents of this jvp yet.
+        passing = propagating_tangents() if kind.saves_outputs else contextlib.nullcontext()
+        with passing, skip_checks(not ctx.checked):
+            return kind.tangent(ctx, ctx.saved_tensors, *tangents)
+
+    return type(f"{kind.__name__}WithJvp", (kind,), {"jvp": staticmethod(jvp)})
+
+
+class Differentiable(torch.autograd.Function):
+    """A Function with both modes. ``tangent(ctx, saved, ...)`` calls Functions alone by default."""
+
+    generate_vmap_rule = True
+    saves_outputs = False  # True: nothing else is saved, and ``tangent`` may call any operator
+
+
+def apply(kind: type[torch.autograd.Function], *args: Any) -> Any:
+    """``kind.apply(*args)``, with forward mode where that is possible."""
+    if not torch.compiler.is_compiling():
+        return _with_jvp(kind).apply(*args)
+    if within_dual_level():
+        raise RuntimeError(
+            "forward-mode derivatives (torch.func.jvp, jacfwd, hessian) of spectral functions do not "
+            "work inside torch.compile; take them outside of the compiled function, or use jacrev"
+        )
+    return kind.apply(*args)
+
+
+def remember(ctx: Any, *tensors: Tensor) -> None:
+    """Save tensors for both modes, and whether values may be checked."""
+    ctx.checked = checks_enabled()
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(*tensors)
+    if not torch.compiler.is_compiling():
+        ctx.save_for_forward(*tensors)
+
+
+def stand_in(A: Tensor, *others: Tensor) -> Tensor:
+    """A tensor of the shape of ``A`` that takes no memory and stands for a derivative alone.
+
+    A Function that returns it next to its result passes what flows back into it on to ``A``. Its
+    backward can then be differentiated with respect to ``A`` without saving ``A`` itself, which users
+    may change in place. It is batched under ``torch.vmap`` if ``A`` or one of the others is.
+    """
+    zero = A.new_zeros(())
+    for other in others:
+        zero = zero + other.new_zeros(())
+    expanded = zero.expand(A.shape)
+    # A tangent needs as much memory as its tensor seems to have.
+    return expanded.contiguous() if within_dual_level() else expanded
+
+
+class _Sum(Differentiable):
+    @staticmethod
+    def forward(a: Tensor, b: Tensor) -> Tensor:
+        return a + b
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        remember(ctx)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor | None) -> tuple[Tensor | None, ...]:
+        return g, g
+
+    @staticmethod
+    def tangent(ctx: Any, saved: object, a: Tensor | None, b: Tensor | None) -> Tensor | None:
+        return add(a, b)
+
+
+def add(a: Tensor | None, b: Tensor | None) -> Tensor | None:
+    """The sum of two derivatives, either of which may be absent, also inside a ``tangent``."""
+    if a is None or b is None:
+        return b if a is None else a
+    total: Tensor = apply(_Sum, a, b) if within_dual_level() else a + b
+    return total
+
+
+def hermitian_part(A: Tensor) -> Tensor:
+    """``(A + A^H) / 2``."""
+    return (A + A.mH) / 2

@@ -1,0 +1,57 @@
+"""Keep autocast out of spectral functions: they work in float32 or wider."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+__all__ = ["autocast_is_on", "input_rounding", "no_autocast", "without_autocast"]
+
+F = TypeVar("F", bound=Callable[..., object])
+HALF = (torch.float16, torch.bfloat16)
+
+
+def autocast_is_on(device: torch.device) -> bool:
+    """Whether autocast is on for a device; torch has no answer for ``meta``, where nothing is computed."""
+    return device.type != "meta" and torch.is_autocast_enabled(device.type)
+
+
+def no_autocast(device: torch.device) -> contextlib.AbstractContextManager[object]:
+    """A context without autocast on a device."""
+    if device.type == "meta":
+        return contextlib.nullcontext()
+    return torch.autocast(device.type, enabled=False)
+
+
+def _widened(value: object) -> object:
+    """A half-precision tensor as float32; anything else as it is."""
+    return value.float() if isinstance(value, Tensor) and value.dtype in HALF else value
+
+
+def input_rounding(A: object) -> float:
+    """The rounding unit of a half-precision tensor that is about to be widened; 0 for any other."""
+    return torch.finfo(A.dtype).eps if isinstance(A, Tensor) and A.dtype in HALF else 0.0
+
+
+def without_autocast(function: F) -> F:
+    """Run ``function`` outside autocast; half-precision tensors come in as float32.
+
+    Matrix products in half precision would lose every small eigenvalue. Where autocast is off, nothing
+    is cast, and half precision is an error of the caller.
+    """
+
+    @functools.wraps(function)
+    def wrapped(*args: object, **kwargs: object) -> object:
+        # A list, because the compiler of torch 2.8 does not know next(generator, default).
+        devices = [a.device for a in (*args, *kwargs.values()) if isinstance(a, Tensor)]
+        if not devices or not autocast_is_on(devices[0]):
+            return function(*args, **kwargs)
+        with no_autocast(devices[0]):
+            return function(*map(_widened, args), **{k: _widened(a) for k, a in kwargs.items()})
+
+    return wrapped  # type: ignore[return-value]
