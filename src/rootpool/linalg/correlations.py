@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ._precision import without_autocast
 from .checks import check_matrix
 from .functions import inv_sqrtm
+from .precision import without_autocast
 from .spectra import svdvals
 
 __all__ = ["canonical_correlations"]

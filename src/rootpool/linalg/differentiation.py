@@ -17,7 +17,9 @@ from torch import Tensor
 from ._private import propagating_tangents, within_dual_level
 from .checks import checks_enabled, skip_checks
 
-__all__ = ["Differentiable", "add", "apply", "hermitian_part", "remember", "stand_in"]
+__all__ = ["Differentiable", "add", "apply", "hermitian_part", "mode_for", "remember", "stand_in"]
+
+Kind = type[torch.autograd.Function]
 
 
 @functools.cache
@@ -40,16 +42,26 @@ class Differentiable(torch.autograd.Function):
     saves_outputs = False  # True: nothing else is saved, and ``tangent`` may call any operator
 
 
-def apply(kind: type[torch.autograd.Function], *args: Any) -> Any:
+def apply(kind: Kind, *args: Any) -> Any:
     """``kind.apply(*args)``, with forward mode where that is possible."""
+    return mode_for(kind, _with_jvp(kind) if not torch.compiler.is_compiling() else kind).apply(
+        *args
+    )
+
+
+def mode_for(plain: Kind, with_jvp: Kind) -> Kind:
+    """``with_jvp``, a subclass that adds a ``jvp``; ``plain`` while a compiler traces.
+
+    The compiler refuses every Function that has a ``jvp``, whether it is used or not.
+    """
     if not torch.compiler.is_compiling():
-        return _with_jvp(kind).apply(*args)
+        return with_jvp
     if within_dual_level():
         raise RuntimeError(
             "forward-mode derivatives (torch.func.jvp, jacfwd, hessian) of spectral functions do not "
             "work inside torch.compile; take them outside of the compiled function, or use jacrev"
         )
-    return kind.apply(*args)
+    return plain
 
 
 def remember(ctx: Any, *tensors: Tensor) -> None:

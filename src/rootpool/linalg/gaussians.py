@@ -24,12 +24,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ._modes import mode_for
-from ._precision import without_autocast
 from .checks import check_matrix, check_range, check_square, checked_like_forward, checks_enabled
 from .decompose import roundoff, svd_forward
+from .differentiation import mode_for
 from .functions import sqrtm
 from .polar import turned
+from .precision import without_autocast
 
 __all__ = ["bures_wasserstein", "frechet_distance"]
 

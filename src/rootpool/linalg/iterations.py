@@ -38,8 +38,8 @@ def newton_schulz(A: Tensor, iterations: int = 5) -> Roots:
     the number of iterations; both and their gradients are finite.
 
     Args:
-        A: positive semi-definite matrices ``(..., n, n)``, symmetric or complex Hermitian. Not checked: the function
-            contains nothing but products, so that it can be exported.
+        A: positive semi-definite matrices ``(..., n, n)``, symmetric or complex Hermitian. Not checked:
+            the function contains nothing but products, so that it can be exported.
         iterations: number of steps, at least 1. The paper uses 5 (iSQRT-COV) and 10 (SVD-Newton).
 
     Reference: Li et al., Towards faster training of global covariance pooling networks by iterative

@@ -27,8 +27,6 @@ import torch
 from torch import Tensor
 from torch.linalg import LinAlgError
 
-from ._modes import mode_for
-from ._precision import without_autocast
 from .checks import (
     check_matrix,
     check_range,
@@ -40,6 +38,8 @@ from .checks import (
     name_item,
 )
 from .decompose import roundoff, svd_forward
+from .differentiation import mode_for
+from .precision import without_autocast
 
 __all__ = ["Polar", "orthogonalize", "polar", "rotation", "turned"]
 

@@ -11,6 +11,7 @@ is 0: the derivative along perturbations that keep the rank, such as those of a 
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 

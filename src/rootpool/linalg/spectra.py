@@ -22,8 +22,6 @@ import torch
 from torch import Tensor
 from torch.linalg import LinAlgError
 
-from ._modes import mode_for, needs_derivative
-from ._precision import without_autocast
 from ._solvers import EIGH, SVD, Factors, Solver
 from .checks import (
     check_matrix,
@@ -32,10 +30,13 @@ from .checks import (
     checks_enabled,
     first_index,
     is_plain,
+    is_watched,
     may_check,
     name_item,
 )
 from .decompose import _solve, eigh_forward, roundoff, svd_forward
+from .differentiation import mode_for
+from .precision import without_autocast
 
 __all__ = ["eigvalsh", "svdvals"]
 
@@ -228,7 +229,7 @@ _SVDVALS = _values_only("svdvals", torch.linalg.svdvals, SVD[False], 1)
 
 
 def _values(A: Tensor, symmetric: bool, solver_device: str | torch.device | None) -> Tensor:
-    if is_plain(A) and not needs_derivative(A):
+    if is_plain(A) and not is_watched(A):
         solver, caller = (_EIGVALSH, "eigvalsh") if symmetric else (_SVDVALS, "svdvals")
         (alone,) = _solve(solver, A.to(solver_device) if solver_device else A, caller)
         return alone.to(A.device)

@@ -24,8 +24,6 @@ import torch
 from torch import Tensor
 from torch.linalg import LinAlgError
 
-from ._modes import mode_for
-from ._precision import without_autocast
 from .checks import (
     check_matrix,
     check_range,
@@ -37,8 +35,10 @@ from .checks import (
     name_item,
 )
 from .decompose import roundoff, svd_forward
+from .differentiation import mode_for
 from .functions import _apply
 from .parameters import check_at_least
+from .precision import without_autocast
 from .scalar import ScalarFunction
 
 __all__ = ["LeadingProjector", "leading_projector", "principal_subspace"]

@@ -258,6 +258,7 @@ def _literal(value: object) -> str:
 
 
 def decoded(text: str) -> SpectralRoot:
+    """The method that :func:`encoded` wrote."""
     name, values = ast.literal_eval(text)
     method = METHODS[name](**values)
     assert isinstance(method, SpectralRoot)
@@ -268,11 +269,13 @@ def decoded(text: str) -> SpectralRoot:
 def forward_op(
     X: Tensor, method: str, dtype: torch.dtype, output: str, save: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """:func:`root` for tracers."""
     return root(X, decoded(method), dtype, output, save)
 
 
 @torch.library.custom_op("rootpool::covariance_root_backward", mutates_args=())
 def backward_op(g: Tensor, W: Tensor, K: Tensor, s: Tensor, method: str) -> Tensor:
+    """:func:`root_gradient` for tracers."""
     return root_gradient(g, W, K, s, decoded(method))[0]
 
 
