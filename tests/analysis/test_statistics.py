@@ -151,42 +151,42 @@ def test_bad_input_of_a_comparison(rows, pairs, message):
 
 
 @pytest.mark.parametrize(
-    ("result", "options", "sentence"),
+    ("result", "better", "sentence"),
     [
         (
             PairedDifference(-1.2, -1.65, -0.75, 0.004, 5),
-            {},
+            "lower",
             "better by 1.20 ± 0.45 points (95 % interval, 5 seeds, p = 0.004)",
         ),
         (
             PairedDifference(-1.2, -1.65, -0.75, 0.004, 5),
-            {"better": "higher", "unit": "%"},
-            "worse by 1.20 ± 0.45 % (95 % interval, 5 seeds, p = 0.004)",
+            "higher",
+            "worse by 1.20 ± 0.45 points (95 % interval, 5 seeds, p = 0.004)",
         ),
         (
             PairedDifference(-1.2, -1.65, -0.75, 0.00004, 5),
-            {},
+            "lower",
             "better by 1.20 ± 0.45 points (95 % interval, 5 seeds, p < 0.001)",
         ),
         (
             PairedDifference(0.2, -0.4, 0.8, 0.41, 5),
-            {},
+            "lower",
             "within noise: worse by 0.20 ± 0.60 points (95 % interval, 5 seeds, p = 0.41)",
         ),
         (
             PairedDifference(-2.0, None, None, None, 1),
-            {},
+            "lower",
             "better by 2.00 points in the only seed; without any spread it cannot be told from noise",
         ),
         (
             PairedDifference(0.0, None, None, None, 3),
-            {},
+            "lower",
             "equal in each of 3 seeds; without any spread it cannot be told from noise",
         ),
     ],
 )
-def test_sentences(result, options, sentence):
-    assert describe(result, **options) == sentence
+def test_sentences(result, better, sentence):
+    assert describe(result, better) == sentence
 
 
 def test_a_sentence_after_correction_says_so():

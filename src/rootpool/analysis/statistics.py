@@ -178,15 +178,13 @@ def compare(
     records: Iterable[Mapping[str, Any]],
     pairs: Sequence[tuple[str, str]],
     value: str = "val_error",
-    confidence: float = 0.95,
 ) -> list[Comparison]:
     """Paired differences ``run - baseline`` over the seeds that both have, with Holm's correction.
 
     Args:
         records: one mapping per run and seed, with ``run``, ``seed`` and the value.
         pairs: names of a run and of its baseline.
-        value: which number to compare.
-        confidence: of each interval, which is not corrected.
+        value: which number to compare. Its intervals (95 %) are not corrected.
     """
     by_run: dict[str, dict[Any, float]] = defaultdict(dict)
     for record in records:
@@ -205,7 +203,7 @@ def compare(
         if not seeds:
             raise ValueError(f"{run!r} and {baseline!r} have no seed in common")
         a, b = ([by_run[name][seed] for seed in seeds] for name in (run, baseline))
-        found.append(paired_difference(a, b, confidence))
+        found.append(paired_difference(a, b))
     tested = [d.p_value for d in found if d.p_value is not None]
     corrected = iter(holm(tested))
     return [
@@ -214,7 +212,7 @@ def compare(
     ]
 
 
-def describe(result: Result, unit: str = "points", better: Better = "lower") -> str:
+def describe(result: Result, better: Better = "lower") -> str:
     """The result of a comparison in one sentence.
 
     >>> describe(paired_difference([11.0, 12.1, 10.9], [13.0, 14.0, 13.1]))
@@ -225,13 +223,13 @@ def describe(result: Result, unit: str = "points", better: Better = "lower") -> 
     d = _difference(result)
     side, size = _side(d, better), f"{abs(d.mean):.2f}"
     if d.low is None or d.high is None:
-        what = f"{side} by {size} {unit}" if d.mean else side
+        what = f"{side} by {size} points" if d.mean else side
         where = "the only seed" if d.n == 1 else f"each of {d.n} seeds"
         return f"{what} in {where}; without any spread it cannot be told from noise"
     noise = "" if result.clear else "within noise: "
     reach = f"{(d.high - d.low) / 2:.2f}"
     basis = f"{100 * d.confidence:g} % interval, {d.n} seeds, {_significance(result)}"
-    return f"{noise}{side} by {size} ± {reach} {unit} ({basis})"
+    return f"{noise}{side} by {size} ± {reach} points ({basis})"
 
 
 def verdict(result: Result, better: Better = "lower") -> str:

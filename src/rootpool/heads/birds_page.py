@@ -120,12 +120,11 @@ def _verdicts(found: Sequence[Comparison]) -> Iterable[Note]:
         yield Note(f"{c.run}: {describe(c, better='higher')}.", tone=TONES[side])
 
 
-def _pick(result: HeadResult, count: int = EXAMPLES) -> list[int]:
+def _pick(result: HeadResult) -> list[int]:
     """Images from all over the test set, chosen without looking at the answers."""
-    generator = np.random.default_rng(0)
-    return sorted(
-        generator.choice(len(result.labels), min(count, len(result.labels)), False).tolist()
-    )
+    images = len(result.labels)
+    chosen = np.random.default_rng(0).choice(images, min(EXAMPLES, images), replace=False)
+    return sorted(chosen.tolist())
 
 
 def _examples_table(study: BirdStudy, result: HeadResult) -> Table:

@@ -150,8 +150,6 @@ def open_block(path: Path, shape: Sequence[int]) -> Array:
 
 def save_block(path: Path, array: Array) -> None:
     """Write a block; the error of a full disk names the file and the space."""
-    content = (
-        io.BytesIO()
-    )  # numpy writes to a file by itself, and does not say that the disk is full
+    content = io.BytesIO()  # given a file, numpy does not say that the disk is full
     np.save(content, array)
     write_atomically(path, content.getvalue())

@@ -75,7 +75,6 @@ class Schedule:
     classifier_rate: float = 1.0
     momentum: float = 0.9
     weight_decay: float = 1e-4
-    label_smoothing: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -143,7 +142,7 @@ def train_head(
         for batch in shuffled.tensor_split(batches):
             views = torch.randint(cache.views, batch.shape, generator=order)
             logits = module(cache.batch(batch, views))
-            loss = F.cross_entropy(logits, labels[batch], label_smoothing=schedule.label_smoothing)
+            loss = F.cross_entropy(logits, labels[batch])
             if not loss.isfinite():
                 raise FloatingPointError(
                     f"the loss of the head became {loss.item():g} in epoch {epoch} with seed {seed}; try "

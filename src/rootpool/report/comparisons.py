@@ -13,15 +13,12 @@ __all__ = ["comparison_table"]
 
 
 def comparison_table(
-    comparisons: Sequence[Comparison],
-    unit: str = "points",
-    better: Better = "lower",
-    caption: Text = "",
+    comparisons: Sequence[Comparison], better: Better = "lower", caption: Text = ""
 ) -> Table:
-    """One row per comparison: difference, interval, p-value and verdict."""
+    """One row per comparison: difference in points, interval, p-value and verdict."""
     tested = max((comparison.comparisons for comparison in comparisons), default=0)
     p = f"p, corrected for {tested}" if tested > 1 else "p"
-    headers = ["run", "against", f"difference, {unit}", p, "seeds", "verdict"]
+    headers = ["run", "against", "difference, points", p, "seeds", "verdict"]
     return Table(headers, [_row(comparison, better) for comparison in comparisons], caption)
 
 
