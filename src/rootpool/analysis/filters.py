@@ -89,8 +89,8 @@ def spectral_response(
     >>> records = spectral_response(
     ...     {"one step": ISqrtCov(1)}, torch.tensor([3.0, 1.0], dtype=torch.float64)
     ... )
-    >>> [(r["eigenvalue"], round(r["share"], 3)) for r in records]
-    [(0.75, 0.974), (0.25, 0.688)]
+    >>> [(r["eigenvalue"], round(r["share"], 2)) for r in records]
+    [(0.75, 0.97), (0.25, 0.69)]
     """
     lam = eigenvalues.detach().double()
     if lam.dim() != 1 or not bool((lam >= 0).all()) or not bool(lam.sum() > 0):
