@@ -88,3 +88,12 @@ def test_a_wrong_configuration_is_found_before_anything_runs(tmp_path):
     with pytest.raises(SettingsError, match="lrr"):
         run_trials([trial("gap"), trial("exact", model={"lrr": 1})], tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_a_training_that_diverges_has_a_result(tmp_path):
+    (result,) = run_trials([trial("exact", model={"lr": 1e30})], tmp_path, workers=1)
+    assert result["diverged"]["epoch"] == 0
+    assert result["diverged"]["step"] >= 1
+    assert result["curves"] == []
+    assert result["classes"] == 18
