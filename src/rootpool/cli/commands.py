@@ -152,6 +152,26 @@ def _paper_arguments(parser: argparse.ArgumentParser) -> None:
     add("--record", metavar="FILE", help="put the verdicts into this file, beside other networks'")
 
 
+def _why_arguments(parser: argparse.ArgumentParser) -> None:
+    _study_arguments(parser, "why", seeds=5)
+    add = parser.add_argument
+    add("--data", metavar="PATH", help="train a third network on these images, such as CIFAR-10")
+    add("--birds", metavar="FOLDER", help="CUB-200-2011, for heads on frozen features")
+    add(
+        "--large-seeds",
+        type=int,
+        default=3,
+        metavar="N",
+        help="repetitions with --data and --birds (default: %(default)s)",
+    )
+    add(
+        "--features",
+        default="runs/birds",
+        metavar="FOLDER",
+        help="output of 'rootpool birds', where the features are kept (default: %(default)s)",
+    )
+
+
 def _report_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(
@@ -207,6 +227,13 @@ COMMANDS = {
         "rootpool paper\nrootpool paper table:approximation-error\nrootpool paper theory --list",
         _paper_arguments,
         "rootpool.cli.paper:paper",
+        AGAIN,
+    ),
+    "why": Command(
+        "take the approximate root apart: value, gradient, filter (an hour)",
+        "rootpool why\nrootpool why --seeds 20 --data CIFAR10 --birds CUB_200_2011",
+        _why_arguments,
+        "rootpool.paper.why:why",
         AGAIN,
     ),
     "train": Command(

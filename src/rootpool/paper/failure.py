@@ -92,7 +92,8 @@ def _watched_step(
             handle.remove()
     value.backward()  # type: ignore[no-untyped-call]
     X, upstream = kept["features"], kept["pooled"].grad
-    assert X.grad is not None and upstream is not None
+    assert X.grad is not None
+    assert upstream is not None
     gradients = [p.grad for p in model.parameters() if p.grad is not None]
     by_sample = X.grad.double().flatten(1).square().sum(1)
     return {
