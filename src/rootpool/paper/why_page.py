@@ -107,9 +107,10 @@ def _answers(settings: Sequence[Setting]) -> list[Block]:
     headers = ["network", "value of Newton-Schulz", "gradient of Newton-Schulz", "best iterations"]
     caption = (
         "Change of the error in points, with its 95 % interval (below zero: better). First what "
-        "Newton-Schulz does in the place of the exact root, as the value of the layer and as its gradient, each "
-        "averaged over the other half; last, filters that are learned against the exact square root. An "
-        "interval that contains zero is within noise."
+        "Newton-Schulz does in the place of the exact root, as the value of the layer and as its gradient, "
+        "each averaged over the other half. Then the number of iterations with the lowest mean error, and "
+        "filters that are learned against the exact square root. An interval that contains zero is within "
+        "noise."
     )
     return [Table([*headers, *LEARNED], rows, caption)]
 
