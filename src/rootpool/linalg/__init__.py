@@ -10,6 +10,7 @@ from .eigh import EighResult, eigh
 from .functions import expm, inv_sqrtm, logm, matrix_function, powm, sqrtm
 from .gaussians import bures_wasserstein, frechet_distance
 from .iterations import Roots, newton_schulz
+from .minimax import Minimax
 from .polar import Polar, orthogonalize, polar, rotation
 from .roots import inverse_root
 from .rules import (
@@ -38,6 +39,7 @@ __all__ = [
     "EighResult",
     "GradientRule",
     "Lorentzian",
+    "Minimax",
     "Ordinary",
     "Pade",
     "Polar",
