@@ -17,6 +17,10 @@ CHECK_PATHS := $(CORE_PATHS) $(filter-out tests/cli/test_doctor.py,$(wildcard te
 # One process per core with one thread each; `make core` and `make portable` run the numerics with all threads.
 PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest -q --numprocesses auto --maxprocesses 8 --dist worksteal
 
+SEEDS ?= 20
+SHARED = --seeds $(SEEDS) --runs runs/record
+VERDICTS := src/rootpool/paper/recorded.json
+
 .DEFAULT_GOAL := help
 .PHONY: help demo check test cover core portable lint docs torture format bench record paper dist clean
 
@@ -74,9 +78,14 @@ bench: $(VENV)/.ready-bench  ## run the benchmarks and write benchmarks/results 
 		echo "== $$name"; $(PY) benchmarks/$$name.py | tee benchmarks/results/$$name.md; done
 	$(PY) benchmarks/pooling.py --plot benchmarks/results/pooling.png
 
-record: $(VENV)/.ready  ## run the demo with five seeds of every method and write docs/demo.md (half an hour)
-	rm -rf docs/demo-pictures
-	$(VENV)/bin/rootpool demo --seeds 5 --methods all --output runs/record --markdown docs/demo.md
+# All pages share their trainings, and go on where they were stopped.
+record: $(VENV)/.ready  ## train what the pages of the documentation rest on, and write them (SEEDS=20: hours)
+	rm -rf docs/paper-pictures docs/paper-norm-pictures docs/why-pictures docs/demo-pictures
+	$(VENV)/bin/rootpool paper --markdown docs/paper.md --record $(VERDICTS) $(SHARED)
+	$(VENV)/bin/rootpool paper --recipes patches-norm --output runs/paper-norm --markdown docs/paper-norm.md --record $(VERDICTS) $(SHARED)
+	$(VENV)/bin/rootpool why --markdown docs/why.md $(SHARED)
+	$(VENV)/bin/rootpool demo --markdown docs/demo.md $(SHARED)
+	$(PY) scripts/readme_tables.py
 
 paper: $(VENV)/.ready  ## measure the paper's tables and figures and write runs/paper/index.html
 	$(VENV)/bin/rootpool paper
