@@ -80,6 +80,23 @@ def test_from_images_to_records(data, small, tmp_path, capsys):
 
 
 @pytest.mark.slow
+def test_what_a_filter_learns_is_kept(data, tmp_path, monkeypatch):
+    schedule = Schedule(epochs=2, batch_size=5)
+    chosen = {
+        name: birds.replace(birds.TABLES["why"][name], schedule=schedule)
+        for name in ("exact", "learned-power")
+    }
+    monkeypatch.setitem(birds.TABLES, "why", chosen)
+    study = birds.run(data, tmp_path, table="why", seeds=1, workers=1, progress=False)
+    root, learned = study.results
+    assert root.learned == {}
+    assert learned.learned["exponent"] > 0
+    assert learned.learned["exponent"] != 0.5
+    again = birds.run(data, tmp_path, table="why", seeds=1, workers=1, progress=False)
+    assert again.results[1].learned == learned.learned
+
+
+@pytest.mark.slow
 def test_example_runs(data, tmp_path, monkeypatch, capsys):
     path = ROOT / "examples" / "birds.py"
     monkeypatch.chdir(tmp_path)
@@ -98,6 +115,14 @@ def test_the_table_of_methods_changes_the_method_alone():
         assert head.schedule == root.schedule
 
 
+def test_the_table_of_variants_changes_the_pooling_alone():
+    root = birds.TABLES["main"]["root"]
+    for head in birds.TABLES["why"].values():
+        (branch,) = head.branches
+        assert birds.replace(branch, method="exact", options=()) == root.branches[0]
+        assert head.schedule == root.schedule
+
+
 def test_views_are_two_and_say_what_they_are():
     views = birds.views()
     image = Image.new("RGB", (300, 200))
@@ -113,7 +138,7 @@ def test_views_are_two_and_say_what_they_are():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"table": "mian"}, "table must be one of main, methods, got 'mian'"),
+        ({"table": "mian"}, "table must be one of main, methods, .*got 'mian'"),
         ({"measure_on": "train"}, "measure_on must be test or held-out, got 'train'"),
     ],
 )

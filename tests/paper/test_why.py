@@ -1,0 +1,147 @@
+"""The trainings and the page that take the approximate root apart."""
+
+import math
+import random
+
+import pytest
+import torch
+
+from rootpool.analysis.filters import VARIANTS
+from rootpool.paper.failure import pairs_below_rounding, watch_training
+from rootpool.paper.plan import Plan
+from rootpool.paper.why import setting_of, why_trials
+from rootpool.paper.why_data import Setting, half_effect
+from rootpool.paper.why_page import why_page
+from rootpool.train.settings import resolve
+
+
+def test_every_variant_is_the_recipe_with_another_method():
+    plan = Plan(seeds=2)
+    trials = why_trials(plan)
+    assert [t.label for t in trials[::2]] == [variant.label for variant in VARIANTS]
+    assert len({trial.key for trial in trials}) == len(trials)
+    reference = resolve(plan.trials(["exact"], ["standalone"])[0].config)
+    for trial in trials[::2]:
+        settings = resolve(trial.config)
+        assert settings.model.method == trial.tags["method"]
+        settings.model.method, settings.model.method_options = reference.model.method, None
+        assert settings == reference
+
+
+def test_a_recipes_own_method_is_trained_once():
+    plan = Plan(seeds=1)
+    keys = {trial.label: trial.key for trial in why_trials(plan)}
+    for method in ("exact", "isqrt-cov"):
+        assert keys[method] == plan.trials([method], ["standalone"])[0].key
+
+
+def made_up(name, effect=0.0, seeds=4):
+    """Errors with noise that runs of a seed share; ``effect`` belongs to the value of Newton-Schulz."""
+    draw = random.Random(0)
+    rows = [
+        {
+            "run": v.label,
+            "seed": seed,
+            "val_error": 40.0
+            + seed
+            + effect * (v.tags.get("forward") == "Newton-Schulz")
+            + draw.gauss(0, 0.01),
+        }
+        for seed in range(seeds)
+        for v in VARIANTS
+    ]
+    learned = {
+        "learned-power": [{"exponent": 0.7}, {"exponent": 0.7}],
+        "learned-mixture": [{f"weight_{k}": 0.5**k for k in range(11)}],
+    }
+    return Setting(name, "Made up: error.", rows, learned)
+
+
+TRACE = [
+    {
+        "step": k,
+        "loss": 2.0,
+        "gradient": 0.01 * 10**k,
+        "exact": 0.01,
+        "error": 10.0**k - 0.9,
+        "ties": 0.25,
+        "kernel": 1e8,
+        "sample": 7,
+        "sample_share": 0.5,
+        "finite": True,
+    }
+    for k in range(3)
+] + [{"step": 3, "loss": math.nan, "finite": False}]
+
+
+def test_the_halves_are_told_apart():
+    setting = made_up("a network", effect=-1.0)
+    forward, backward = (half_effect(setting, half) for half in ("forward", "backward"))
+    assert forward.mean == pytest.approx(-1, abs=0.02)
+    assert forward.clear
+    assert backward.mean == pytest.approx(0, abs=0.02)
+
+
+def test_the_page_says_what_the_numbers_say():
+    best = made_up("birds, held-out", effect=-1.0)
+    tested = made_up("birds, test", effect=-1.0)
+    page = why_page([made_up("patches", effect=1.0), best], {"watched": TRACE}, tested)
+    text = page.markdown()
+    assert "| value: Newton-Schulz | 42.50" in text  # 40 + 1.5 + 1
+    assert "✗ patches: with the value of Newton-Schulz, worse by 1.0" in text
+    assert "✓ birds, held-out: with the value of Newton-Schulz, better by 1.0" in text
+    assert "watched: 25 % of the pairs of eigenvalues are closer than rounding." in text
+    assert "In 2 of 3 steps the error of the gradient is larger" in text
+    assert "In step 3 the numbers stop being finite." in text
+    assert "The exponent becomes 0.70" in text
+    assert "Chosen on birds, held-out:" in text
+    assert "nan" not in text
+
+
+def test_a_page_without_the_rest():
+    text = why_page([made_up("patches")], {}).markdown()
+    assert "What breaks" not in text
+    assert "birds" not in text
+
+
+class Study:
+    """The part of `Measured` that a setting is made of."""
+
+    plan = Plan(seeds=1)
+
+    @staticmethod
+    def runs():
+        last = {"train_error": 1.0, "val_error": 2.0, "val_error5": 0.0, "exponent": 0.4}
+        tags = {"method": "learned-power", "seed": 0, "protocol": "standalone"}
+        return [{"label": "learned-power", "tags": tags, "curves": [last], "diverged": None}]
+
+
+def test_a_setting_keeps_what_was_learned():
+    setting = setting_of(Study)
+    assert setting.learned == {"learned-power": [{"exponent": 0.4}]}
+    assert setting.mean("learned-power") == 2.0
+    assert setting.mean("exact") == math.inf
+
+
+def test_pairs_below_rounding_by_counting():
+    lam = torch.tensor([[4.0, 2.0, 2.0 + 2e-7, 1e-9, 0.0]]).sort(descending=True).values
+    expected = sum(
+        abs(float(lam[0, i]) - float(lam[0, j])) <= 4 * 2**-23 for i in range(5) for j in range(i)
+    )
+    assert expected == 2
+    assert pairs_below_rounding(lam) == pytest.approx(expected / 10)
+
+
+@pytest.mark.slow
+def test_a_watched_training():
+    published = watch_training(Plan(), "mpn-cov", "float32", steps=2)
+    fused = watch_training(Plan(), "mpn-cov, fused", "float64", steps=2)
+    assert [r["step"] for r in published] == [0, 1]
+    assert published[0]["loss"] == pytest.approx(fused[0]["loss"], rel=1e-3)
+    assert published[0]["exact"] == pytest.approx(fused[0]["exact"], rel=1e-2)
+    # Ours is the exact gradient up to the rounding of float32 outside.
+    assert fused[0]["error"] < 1e-4 < published[0]["error"]
+    # 49 positions: 48 eigenvalues are not zero, and 16 of 64 are equal.
+    assert fused[0]["ties"] >= 16 * 15 / (64 * 63)
+    assert published[0]["kernel"] > 1e5
+    assert "kernel" not in fused[0]
