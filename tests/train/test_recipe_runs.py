@@ -13,12 +13,6 @@ from rootpool.train.settings import resolve
 
 pytestmark = pytest.mark.slow
 
-LAYOUTS = {
-    "birds": "cub-200-2011",
-    "dogs": "stanford-dogs",
-    "cars": "stanford-cars",
-    "cifar10": "cifar-10",
-}
 REDUCTION = (
     16  # instead of 256 channels: AlexNet's first layer after them would take half a gigabyte
 )
@@ -51,7 +45,7 @@ def test_a_step_of_every_family_and_protocol(family, protocol, tmp_path, pretrai
     made = recipe(family, "svd-pade", protocol)
     config = merge(made.config, SMALL)
     if "--data" in made.needs:
-        data = MAKERS[LAYOUTS.get(family, "image-folder")](tmp_path / "data", 2, 1)
+        data = MAKERS[families()[family].layout or "image-folder"](tmp_path / "data", 2, 1)
         pixels = 80 if "alexnet" in config["model"]["backbone"] else 64
         sizes = {"root": str(data), "resize": pixels, "crop": pixels}
         config = merge(config, {"data": sizes})

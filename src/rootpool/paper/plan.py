@@ -26,7 +26,6 @@ from rootpool.train.study import Trial
 from rootpool.unknown import unknown_name
 
 __all__ = [
-    "FAMILY_OF_LAYOUT",
     "FUSED",
     "OURS",
     "PATCHES",
@@ -46,15 +45,6 @@ OURS = (FUSED.format("mpn-cov"), "exact")  # trained beside the paper's methods,
 PROTOCOLS = (STANDALONE, HYBRID)
 WARM_UPS = (0, 1, 2, 3)
 SPECTRUM_EVERY = 21  # steps; three records per epoch
-
-# The recipes for a layout of data; --recipes chooses others of the same layout.
-FAMILY_OF_LAYOUT = {
-    "cub-200-2011": "birds",
-    "stanford-dogs": "dogs",
-    "stanford-cars": "cars",
-    "cifar-10": "cifar10",
-    "image-folder": "alexnet-imagenet",
-}
 
 
 def in_our_form(method: str) -> str:
@@ -138,7 +128,7 @@ class Plan:
             return cls(recipes or PATCHES, data, **options)
         root = Path(data)
         layouts = [layout.name for layout in LAYOUTS if None not in layout.find(root)]
-        found = [FAMILY_OF_LAYOUT[name] for name in layouts if name in FAMILY_OF_LAYOUT]
+        found = [family.name for family in families().values() if family.layout in layouts]
         if len(found) != 1:
             raise SettingsError(
                 f"the layout of {data} does not say which recipes to use; choose them with "

@@ -7,7 +7,8 @@ A family is a YAML file in the folder ``families``. It holds settings and, besid
 - ``protocols``: for each way of training besides the plain one, the settings that it adds;
 - ``methods``: for single methods, the settings that differ;
 - ``needs``: what the user has to bring, as option and description;
-- ``fine_tunes``: the family whose checkpoints it starts from, of the same method.
+- ``fine_tunes``: the family whose checkpoints it starts from, of the same method;
+- ``layout``: the layout of data for which ``rootpool paper`` trains it, which a ``base`` does not pass on.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ class Family:
         methods: by method, the settings that differ.
         needs: what the user has to bring, as option: what it is.
         fine_tunes: the family whose checkpoints it starts from.
+        layout: the layout of data for which ``rootpool paper`` trains this family.
     """
 
     name: str
@@ -46,6 +48,7 @@ class Family:
     methods: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     needs: Mapping[str, str] = field(default_factory=dict)
     fine_tunes: str | None = None
+    layout: str | None = None
 
 
 @functools.cache
@@ -54,6 +57,8 @@ def families() -> dict[str, Family]:
 
     >>> families()["alexnet-imagenet"].about
     'AlexNet on ImageNet'
+    >>> families()["dogs"].layout, families()["resnet101-imagenet"].layout
+    ('stanford-dogs', None)
     """
     suffix = ".yaml"
     files = sorted(file.name for file in _FOLDER.iterdir() if file.name.endswith(suffix))
@@ -62,7 +67,7 @@ def families() -> dict[str, Family]:
 
 def _family(name: str) -> Family:
     content = _content(name)
-    parts = ("about", "protocols", "methods", "needs", "fine_tunes")
+    parts = ("about", "protocols", "methods", "needs", "fine_tunes", "layout")
     given = {part: content.pop(part) for part in parts if part in content}
     return Family(name, config=content, **given)
 
@@ -70,4 +75,7 @@ def _family(name: str) -> Family:
 def _content(name: str) -> dict[str, Any]:
     content = read_yaml(_FOLDER / f"{name}.yaml")
     base = content.pop("base", None)
-    return content if base is None else merge(_content(base), content)
+    if base is None:
+        return content
+    shared = {key: value for key, value in _content(base).items() if key != "layout"}
+    return merge(shared, content)
