@@ -137,8 +137,8 @@ def check_matrix(A: Tensor, caller: str) -> None:
         raise TypeError(f"{caller} expects a tensor, got {type(A).__name__}")
     if A.dtype not in DTYPES:
         raise TypeError(
-            f"{caller} expects float32 or float64, real or complex, got {A.dtype}; "
-            "cast with A.float() or A.double()"
+            f"{caller} expects float32 or float64, got {A.dtype}; cast with A.float() or A.double() "
+            "(complex64 and complex128 are fine, too)"
         )
     if A.dim() < 2:
         raise ValueError(f"{caller} expects (..., m, n), got {tuple(A.shape)}")

@@ -14,10 +14,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ._private import propagating_tangents, within_dual_level
+from ._private import is_transformed, propagating_tangents, within_dual_level
 from .checks import checks_enabled, skip_checks
 
-__all__ = ["Differentiable", "add", "apply", "hermitian_part", "mode_for", "remember", "stand_in"]
+__all__ = [
+    "Differentiable",
+    "Held",
+    "add",
+    "apply",
+    "hermitian_part",
+    "hold",
+    "mode_for",
+    "remember",
+    "stand_in",
+]
 
 Kind = type[torch.autograd.Function]
 
@@ -104,6 +114,22 @@ class _Sum(Differentiable):
     @staticmethod
     def tangent(ctx: Any, saved: object, a: Tensor | None, b: Tensor | None) -> Tensor | None:
         return add(a, b)
+
+
+class Held:
+    """A tensor that a Function uses without a derivative, where autograd must not see it as an input.
+
+    A node whose only other input is wanted is then not asked for a derivative that may not exist.
+    """
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+
+
+def hold(tensor: Tensor, *others: Tensor) -> Tensor | Held:
+    """Hide a tensor from autograd; not from transformations, which need to see all tensors."""
+    seen = torch.compiler.is_compiling() or within_dual_level()
+    return tensor if seen or any(map(is_transformed, (tensor, *others))) else Held(tensor)
 
 
 def add(a: Tensor | None, b: Tensor | None) -> Tensor | None:

@@ -36,12 +36,22 @@ from .checks import (
     name_item,
 )
 from .decompose import eigh_forward
-from .differentiation import Differentiable, add, apply, hermitian_part, remember, stand_in
+from .differentiation import (
+    Differentiable,
+    Held,
+    add,
+    apply,
+    hermitian_part,
+    hold,
+    remember,
+    stand_in,
+)
 from .parallel import batchwise
 from .precision import input_rounding, without_autocast
 from .restricted import Floored, Leading
 from .rules import Rule, resolve_rule
 from .scalar import FUNCTIONS, Power, ScalarFunction
+from .tensor_power import tensor_power
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack  # in Python itself from 3.11 on
@@ -143,7 +153,7 @@ def _derivative(
     if not is_watched(A, G):
         return derivative(lam, U, G, function, rule)
     along: Tensor = apply(_Derivative, A, lam, U, G, function, rule)
-    bend: Tensor = apply(_Bend, A, lam, U, G, function, rule)
+    bend: Tensor = apply(_Bend, A, lam, U, hold(G, A), function, rule)
     return add(along, bend)  # type: ignore[return-value]
 
 
@@ -219,13 +229,20 @@ class _Bend(Differentiable):
 
     @staticmethod
     def forward(
-        A: Tensor, lam: Tensor, U: Tensor, G: Tensor, function: ScalarFunction, rule: Rule | None
+        A: Tensor,
+        lam: Tensor,
+        U: Tensor,
+        G: Tensor | Held,
+        function: ScalarFunction,
+        rule: Rule | None,
     ) -> Tensor:
-        return stand_in(U, G)
+        return stand_in(U) if isinstance(G, Held) else stand_in(U, G)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        *tensors, ctx.function, ctx.rule = inputs
+        *tensors, ctx.G, ctx.function, ctx.rule = inputs
+        if not isinstance(ctx.G, Held):
+            tensors, ctx.G = [*tensors, ctx.G], None
         remember(ctx, *tensors)
 
     @staticmethod
@@ -236,7 +253,8 @@ class _Bend(Differentiable):
                 f"second derivatives with the gradient rule {ctx.rule} do not exist, because its "
                 "first derivative is not the derivative of anything; use rule=None"
             )
-        second: Tensor = apply(_SecondDerivative, *saved, W, ctx.function)
+        held = () if ctx.G is None else (ctx.G.tensor,)
+        second: Tensor = apply(_SecondDerivative, *saved, *held, W, ctx.function)
         return second
 
     @staticmethod
@@ -291,6 +309,10 @@ def _apply(
     solver_device: str | torch.device | None = None,
 ) -> Tensor:
     if eigenvalue_floor is not None:
+        if isinstance(A, Tensor) and eigenvalue_floor > torch.finfo(A.dtype).max:
+            raise ValueError(
+                f"eigenvalue_floor={eigenvalue_floor!r} is beyond the range of {A.dtype}"
+            )
         function = Floored(function, eigenvalue_floor)
     if keep_largest is not None:
         function = Leading(function, keep_largest)
@@ -322,12 +344,12 @@ def matrix_function(
     r""":math:`f(A) = U f(\Lambda) U^T` for symmetric ``A``, with its exact gradient.
 
     Args:
-        A: symmetric matrices ``(..., n, n)``, float32 or float64. Asymmetry beyond round-off is an
-            error; within it the lower triangle is read.
+        A: symmetric or complex Hermitian matrices ``(..., n, n)`` of single or double precision.
+            Asymmetry beyond round-off is an error; within it the lower triangle is read.
         function: ``"sqrt"``, ``"inv_sqrt"``, ``"log"``, ``"exp"``, or a :class:`ScalarFunction`.
-        rule: None for the exact gradient (twice differentiable, if there is no floor and no
-            truncation), or a gradient rule of the paper, fused with the function and right at ties
-            (once differentiable). Large batches reach the rule in pieces.
+        rule: None for the exact gradient (twice differentiable), or a gradient rule of the paper, fused
+            with the function and right at ties (once differentiable). Large batches reach the rule in
+            pieces.
         eigenvalue_floor: raise smaller eigenvalues, negative ones too, to this positive number. The
             gradient is that of the function so changed: none flows through raised eigenvalues.
         keep_largest: set the function to 0 on all but that many largest eigenvalues.
@@ -414,14 +436,35 @@ def expm(A: Tensor, **options: Unpack[SpectralOptions]) -> Tensor:
     return _apply(A, FUNCTIONS["exp"], "expm", **options)
 
 
-def powm(A: Tensor, exponent: float, **options: Unpack[SpectralOptions]) -> Tensor:
+def powm(A: Tensor, exponent: float | Tensor, **options: Unpack[SpectralOptions]) -> Tensor:
     r"""Power :math:`A^p` of ``A`` ``(..., n, n)``, semi-definite for :math:`p \ge 0`, else definite.
 
     Options and conventions at zero eigenvalues as in :func:`matrix_function`.
 
+    Args:
+        A: symmetric or complex Hermitian matrices.
+        exponent: a number, or a tensor that broadcasts with the batch of ``A`` and gets a gradient:
+            :math:`\partial_p A^p = A^p \log A`, where zero eigenvalues count 0. With a tensor the
+            function is once differentiable, and ``solver_device`` is its only option.
+        options: as in :func:`matrix_function`.
+
     >>> powm(torch.eye(2) * 8, 1 / 3).diagonal()
     tensor([2., 2.])
+    >>> p = torch.tensor(2.0, requires_grad=True)
+    >>> powm(torch.eye(2) * 8, p).trace().backward()
+    >>> p.grad  # 2 * 64 * log(8)
+    tensor(266.1685)
     """
+    if isinstance(exponent, Tensor):
+        unknown = set(options) - {"solver_device"}
+        if unknown:
+            raise TypeError(
+                f"powm with a tensor as exponent takes no {', '.join(sorted(unknown))}; give a number"
+            )
+        check_square(A, "powm")
+        return tensor_power(A, exponent, solver_device=options.get("solver_device"))
+    if isinstance(exponent, str):
+        raise TypeError(f"powm expects a number or a tensor as exponent, got {exponent!r}")
     named = {0.5: "sqrt", -0.5: "inv_sqrt"}
     function = FUNCTIONS[named[exponent]] if exponent in named else Power(float(exponent))
     return _apply(A, function, "powm", **options)

@@ -20,7 +20,16 @@ from torch import Tensor
 
 from .parameters import check_finite
 
-__all__ = ["FUNCTIONS", "Exp", "InvSqrt", "Log", "Power", "ScalarFunction", "Sqrt"]
+__all__ = [
+    "FUNCTIONS",
+    "Exp",
+    "InvSqrt",
+    "Log",
+    "Power",
+    "ScalarFunction",
+    "Sqrt",
+    "power_difference",
+]
 
 
 @dataclass(frozen=True)
@@ -133,12 +142,20 @@ def _second_difference(
 _TERMS = 14  # of the series in _second_difference
 
 
-@dataclass(frozen=True)
-class Power(_Smooth):
-    r""":math:`\lambda^p`; zero eigenvalues are ordinary for :math:`p \ge 0`.
+def power_difference(a: Tensor, b: Tensor, p: float | Tensor) -> Tensor:
+    r"""``f[a, b]`` of :math:`f = \lambda^p` for ``a >= b >= 0``; of no meaning where ``a == 0``.
 
     With :math:`u = (a - b)/a`: :math:`f[a, b] = -a^{p-1}\, \mathrm{expm1}(p \log(b/a)) / u`.
     """
+    a = torch.where(a == 0, 1, a)
+    log_ratio, u = _log_ratio(a, b)
+    slope = torch.where(u == 0, p, -torch.expm1(p * log_ratio) / torch.where(u == 0, 1, u))
+    return a ** (p - 1) * slope
+
+
+@dataclass(frozen=True)
+class Power(_Smooth):
+    r""":math:`\lambda^p`; zero eigenvalues are ordinary for :math:`p \ge 0`."""
 
     exponent: float
 
@@ -163,11 +180,7 @@ class Power(_Smooth):
         p = self.exponent
         if p == 0:
             return torch.zeros_like(a)
-        null = a == 0
-        a = torch.where(null, 1, a)
-        log_ratio, u = _log_ratio(a, b)
-        slope = torch.where(u == 0, p, -torch.expm1(p * log_ratio) / torch.where(u == 0, 1, u))
-        return torch.where(null, 1.0 if p == 1 else 0.0, a ** (p - 1) * slope)
+        return torch.where(a == 0, 1.0 if p == 1 else 0.0, power_difference(a, b, p))
 
     def second_difference(self, a: Tensor, b: Tensor, c: Tensor) -> Tensor:
         p = self.exponent

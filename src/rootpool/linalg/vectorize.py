@@ -43,7 +43,8 @@ def to_triangle(A: Tensor) -> Tensor:
     """
     if A.dim() < 2 or A.shape[-2] != A.shape[-1]:
         raise ValueError(f"to_triangle expects (..., n, n), got {tuple(A.shape)}")
-    return A.flatten(-2)[..., _positions(A.shape[-1], A.device)]
+    n = A.shape[-1]
+    return A.reshape(*A.shape[:-2], n * n)[..., _positions(n, A.device)]
 
 
 def from_triangle(vector: Tensor) -> Tensor:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import torch
 from torch import Tensor, nn
 
-from rootpool.linalg.checks import check_range
+from rootpool.linalg.checks import check_range, checked_like_forward, is_watched
+from rootpool.linalg.differentiation import Differentiable, apply, remember
 from rootpool.linalg.precision import no_autocast
 
-__all__ = ["Covariance", "check_covariance", "covariance", "flatten_positions"]
+__all__ = ["Covariance", "check_covariance", "covariance", "flatten_positions", "widened"]
 
 ADVICE = "divide the features by a constant, or compute in float64"
 GRADIENT_ADVICE = "divide the loss, or what multiplies it, by a constant"
@@ -58,6 +62,43 @@ def covariance(features: Tensor) -> Tensor:
         P = centred @ centred.mT / X.shape[-1]
     check_covariance(P, X)
     return P
+
+
+class _Widened(Differentiable):
+    """A cast to a wider dtype. On the way back a gradient that does not fit is an error."""
+
+    saves_outputs = True
+
+    @staticmethod
+    def forward(X: Tensor, dtype: torch.dtype) -> Tensor:
+        return X.to(dtype)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.narrow, ctx.wide = inputs[0].dtype, inputs[1]
+        remember(ctx)
+
+    @staticmethod
+    @checked_like_forward
+    def backward(ctx: Any, g: Tensor | None) -> tuple[Tensor | None, None]:
+        if g is None:
+            return None, None
+        gradient = g.to(ctx.narrow)
+        what = "the gradient of covariance_pool"
+        check_range(gradient, what, g, item="features", advice=GRADIENT_ADVICE)
+        return gradient, None
+
+    @staticmethod
+    def tangent(ctx: Any, saved: object, dX: Tensor, *_: None) -> Tensor:
+        return dX.to(ctx.wide)
+
+
+def widened(X: Tensor, dtype: torch.dtype) -> Tensor:
+    """Features in the dtype that a method computes in."""
+    if X.dtype == dtype or not is_watched(X):
+        return X.to(dtype)
+    wide: Tensor = apply(_Widened, X, dtype)
+    return wide
 
 
 class Covariance(nn.Module):

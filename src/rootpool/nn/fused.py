@@ -21,6 +21,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import math
+import numbers
 from collections.abc import Callable
 
 import torch
@@ -242,7 +243,9 @@ def encoded(method: SpectralRoot | str) -> str:
             f"torch.compile and torch.export need the name of {method}, which METHODS does not have; "
             "decorate its class with rootpool.nn.register"
         )
-    values = {field.name: getattr(method, field.name) for field in dataclasses.fields(method)}
+    values = {
+        field.name: _number(getattr(method, field.name)) for field in dataclasses.fields(method)
+    }
     for value in values.values():
         if not (value is None or type(value) in (int, float, bool, str)):
             raise TypeError(
@@ -251,6 +254,11 @@ def encoded(method: SpectralRoot | str) -> str:
             )
     fields = ", ".join(f"{name!r}: {_literal(value)}" for name, value in values.items())
     return f"{method.name!r}, {{{fields}}}"
+
+
+def _number(value: object) -> object:
+    """An integer of NumPy as Python's; anything else as it is."""
+    return int(value) if isinstance(value, numbers.Integral) and type(value) is not bool else value
 
 
 def _literal(value: object) -> str:

@@ -30,7 +30,15 @@ from torch import Tensor
 
 from rootpool.linalg import from_triangle, to_triangle, triangle_size, triangle_weights
 from rootpool.linalg.checks import check_range, checked_like_forward, is_plain, is_watched
-from rootpool.linalg.differentiation import Differentiable, add, apply, remember, stand_in
+from rootpool.linalg.differentiation import (
+    Differentiable,
+    Held,
+    add,
+    apply,
+    hold,
+    remember,
+    stand_in,
+)
 from rootpool.linalg.functions import derivative, evaluate, second_derivative
 from rootpool.linalg.restricted import OnRange
 from rootpool.linalg.scalar import FUNCTIONS
@@ -41,7 +49,7 @@ from .spectral_roots import SpectralRoot
 
 __all__ = ["fused_root"]
 
-Factors = tuple[Tensor, Tensor, Tensor]  # W, K and the singular values
+Factors = tuple[Tensor, ...]  # W, K and the singular values
 
 
 # --------------------------------------------------------------------------------------------------
@@ -79,6 +87,10 @@ def _push(H: Tensor, factors: Factors, method: SpectralRoot, output: str) -> Ten
     (inner,) = torch.func.vjp(lambda Z: method.inner(s, Z)[0], torch.zeros_like(F))[1](F)
     M = ((T if columns is None else T * columns.unsqueeze(-2)) + W @ inner) @ W.mT
     return _shaped(M + M.mT, output).to(H.dtype)
+
+
+def _map(v: Tensor, factors: Factors, method: Any, output: str, to_root: bool) -> Tensor:
+    return _push(v, factors, method, output) if to_root else _pull(v, factors, method)
 
 
 def _shaped(Q: Tensor, output: str) -> Tensor:
@@ -233,10 +245,10 @@ def _linear(ctx: Any, saved: tuple[Tensor, ...], v: Tensor, *, to_root: bool) ->
     By two nodes: methods that have no second derivative may still be asked for that in v alone.
     """
     options = (ctx.method, ctx.output, to_root)
-    if not to_root and not is_watched(saved[0], v):
-        return _pull(v, saved[1:], ctx.method)  # type: ignore[arg-type]
+    if not is_watched(saved[0], v):
+        return _map(v, saved[1:], *options)  # type: ignore[arg-type]
     along: Tensor = apply(_Along, *saved, v, *options)
-    bend: Tensor = apply(_Bend, *saved, v, *options)
+    bend: Tensor = apply(_Bend, *saved, hold(v, saved[0]), *options)
     return add(along, bend)  # type: ignore[return-value]
 
 
@@ -254,7 +266,7 @@ class _Along(_Batchwise):
         output: str,
         to_root: bool,
     ) -> Tensor:
-        return _push(v, (W, K, s), method, output) if to_root else _pull(v, (W, K, s), method)
+        return _map(v, (W, K, s), method, output, to_root)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -284,16 +296,18 @@ class _Bend(_Batchwise):
         W: Tensor,
         K: Tensor,
         s: Tensor,
-        v: Tensor,
+        v: Tensor | Held,
         method: Any,
         output: str,
         to_root: bool,
     ) -> Tensor:
-        return _zeros((X, W), output, to_root, v)
+        return _zeros((X, W), output, to_root, *(() if isinstance(v, Held) else (v,)))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        *tensors, ctx.method, ctx.output, ctx.to_root = inputs
+        *tensors, ctx.v, ctx.method, ctx.output, ctx.to_root = inputs
+        if not isinstance(ctx.v, Held):
+            tensors, ctx.v = [*tensors, ctx.v], None
         remember(ctx, *tensors)
 
     @staticmethod
@@ -301,7 +315,7 @@ class _Bend(_Batchwise):
     def backward(ctx: Any, w: Tensor | None) -> tuple[Tensor | None, ...]:
         if w is None:
             return (None,) * 8
-        *saved, v = ctx.saved_tensors
+        *saved, v = (*ctx.saved_tensors, *(() if ctx.v is None else (ctx.v.tensor,)))
         g, H = (w, v) if ctx.to_root else (v, w)  # whose inner product with push(H) that is
         return apply(_Second, *saved, g, H, ctx.method, ctx.output, False), *(None,) * 7
 

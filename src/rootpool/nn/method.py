@@ -9,6 +9,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from rootpool.linalg.parameters import check_at_least
+
 __all__ = ["SOURCES", "KernelBound", "Method", "check_iterations"]
 
 SOURCES = ("ours", "paper", "follow-up", "baseline")
@@ -56,5 +58,4 @@ class Method(ABC):
 
 def check_iterations(name: str, iterations: int) -> None:
     """Raise unless a number of iterations is a positive integer."""
-    if not isinstance(iterations, int) or iterations < 1:
-        raise ValueError(f"{name}.iterations must be an integer >= 1, got {iterations!r}")
+    check_at_least(f"{name}.iterations", iterations, 1)

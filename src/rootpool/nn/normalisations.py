@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,6 +9,7 @@ import torch
 from torch import Tensor
 
 from rootpool.linalg import logm, newton_schulz, powm
+from rootpool.linalg.parameters import check_positive
 
 from .method import Method, check_iterations
 
@@ -64,8 +64,7 @@ class MatrixLog(Method):
     ridge: float = 1e-3
 
     def __post_init__(self) -> None:
-        if not (self.ridge > 0 and math.isfinite(self.ridge)):
-            raise ValueError(f"MatrixLog.ridge must be positive and finite, got {self.ridge!r}")
+        check_positive("MatrixLog.ridge", self.ridge)
 
     def __call__(self, P: Tensor) -> Tensor:
         return logm(P + self.ridge * torch.eye(P.shape[-1], dtype=P.dtype, device=P.device))
@@ -82,11 +81,7 @@ class MatrixPower(Method):
     exponent: float = 0.5
 
     def __post_init__(self) -> None:
-        if not (self.exponent > 0 and math.isfinite(self.exponent)):
-            raise ValueError(
-                f"MatrixPower.exponent must be positive and finite, got {self.exponent!r}; "
-                "covariances can be singular"
-            )
+        check_positive("MatrixPower.exponent", self.exponent, "; covariances can be singular")
 
     def __call__(self, P: Tensor) -> Tensor:
         return powm(P, self.exponent)

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from rootpool.linalg import to_triangle, triangle_size, triangle_weights
+from rootpool.linalg.parameters import is_integer
 from rootpool.linalg.precision import no_autocast
 
-from .covariance import check_covariance, covariance, flatten_positions
+from .covariance import check_covariance, covariance, flatten_positions, widened
 from .fused import check_traceable
 from .fused_derivatives import fused_root
 from .fused_learned import learned_root
@@ -40,8 +41,9 @@ def covariance_pool(
     .. math:: Q = \mathrm{method}\left( \tfrac1N (X - \bar X)(X - \bar X)^T \right)
 
     Spectral roots, such as the default :class:`Exact` (the square root), are computed from the features
-    directly and are once differentiable. The gradient of the default has no singularity: zero,
-    constant and rank-deficient maps, fewer positions than channels and repeated eigenvalues are ordinary.
+    directly. The gradient of the default has no singularity: zero, constant and rank-deficient maps,
+    fewer positions than channels and repeated eigenvalues are ordinary. The default is also twice
+    differentiable; where maps are rank-deficient, along changes that keep the rank.
 
     Args:
         features: ``(B, C, H, W)`` or ``(B, C, N)``, any floating-point dtype.
@@ -111,7 +113,7 @@ def _pool(
         elif root is not None:
             Q = fused_root(X, root, dtype, form)
         else:
-            Q = method(covariance(X.to(dtype)))
+            Q = method(covariance(widened(X, dtype)))
             Q = Q if form == "matrix" else to_triangle(Q)
         if output == "isometric":
             Q = Q * triangle_weights(X.shape[1], dtype=Q.dtype, device=Q.device)
@@ -127,14 +129,14 @@ class _Pool(nn.Module):
     def __init__(self, in_channels: int, reduction: int | None, scaling: Scaling | None) -> None:
         super().__init__()
         for name, value in (("in_channels", in_channels), ("reduction", reduction)):
-            if value is not None and (not isinstance(value, int) or value < 1):
+            if value is not None and (not is_integer(value) or value < 1):
                 raise ValueError(f"{name} must be a positive integer, got {value!r}")
         if scaling is not None and not isinstance(scaling, Scaling):
             raise TypeError(
                 f"scaling must be a Scaling, such as Length({scaling!r}), or None, got {scaling!r}"
             )
-        self.in_channels = in_channels
-        self.channels = reduction or in_channels
+        self.in_channels = int(in_channels)
+        self.channels = int(reduction or in_channels)
         self.reduction = nn.Identity() if reduction is None else _reduce(in_channels, reduction)
         self.scaling = scaling
 

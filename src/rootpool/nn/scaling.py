@@ -6,12 +6,13 @@ classifier their relative sizes matter, and a scaling sets them.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+from rootpool.linalg.parameters import check_positive
 
 __all__ = ["Factor", "Length", "Scaling"]
 
@@ -27,10 +28,7 @@ class Scaling(ABC):
 
 def _check_positive(owner: Scaling, **values: float) -> None:
     for name, value in values.items():
-        if not (value > 0 and math.isfinite(value)):
-            raise ValueError(
-                f"{type(owner).__name__}.{name} must be positive and finite, got {value!r}"
-            )
+        check_positive(f"{type(owner).__name__}.{name}", value)
 
 
 @dataclass(frozen=True)

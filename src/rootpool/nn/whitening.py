@@ -9,12 +9,16 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from rootpool.linalg import inv_sqrtm
-from rootpool.linalg.checks import checks_enabled
+from rootpool.linalg.checks import check_range, checks_enabled, is_finite, may_check
+from rootpool.linalg.parameters import is_integer
+from rootpool.linalg.precision import no_autocast
 
 from .covariance import check_covariance
 from .precision import check_compute_dtype, working_dtype
 
 __all__ = ["Whitening"]
+
+ADVICE = "divide the features by a constant, or keep the statistics in float64: whitening.double()"
 
 
 class _SumOverProcesses(torch.autograd.Function):
@@ -35,8 +39,19 @@ class _SumOverProcesses(torch.autograd.Function):
         return _SumOverProcesses.apply(gradient.contiguous())  # type: ignore[no-any-return]
 
 
+def _distributed() -> bool:
+    return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+
+
+def _memory_format(features: Tensor) -> torch.memory_format:
+    if features.is_contiguous() or features.dim() != 4:
+        return torch.contiguous_format
+    last = features.is_contiguous(memory_format=torch.channels_last)
+    return torch.channels_last if last else torch.contiguous_format
+
+
 def _total(value: Tensor) -> Tensor:
-    if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
+    if _distributed():
         return _SumOverProcesses.apply(value)  # type: ignore[no-any-return]
     return value
 
@@ -52,7 +67,7 @@ class Whitening(nn.Module):
     Args:
         num_features: channels C.
         eps: ridge :math:`\varepsilon`, which bounds the gain by its inverse square root.
-        momentum: weight of a new batch in the running statistics.
+        momentum: weight of a new batch in the running statistics; None for the average of all batches.
         compute_dtype: the precision of statistics and inverse root; None for float64 where the device
             has it, and float32 elsewhere (MPS).
 
@@ -72,26 +87,34 @@ class Whitening(nn.Module):
         self,
         num_features: int,
         eps: float = 1e-5,
-        momentum: float = 0.1,
+        momentum: float | None = 0.1,
         compute_dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        if not isinstance(num_features, int) or num_features < 1:
+        if not is_integer(num_features) or num_features < 1:
             raise ValueError(f"num_features must be a positive integer, got {num_features!r}")
         if not eps > 0:
             raise ValueError(f"eps must be positive, got {eps!r}")
-        if not 0 < momentum <= 1:
-            raise ValueError(f"momentum must be in (0, 1], got {momentum!r}")
+        if momentum is not None and not 0 < momentum <= 1:
+            raise ValueError(f"momentum must be in (0, 1] or None, got {momentum!r}")
         check_compute_dtype(compute_dtype)
-        self.num_features, self.eps, self.momentum = num_features, eps, momentum
+        self.num_features, self.eps, self.momentum = int(num_features), eps, momentum
         self.compute_dtype = compute_dtype
         self.register_buffer("running_mean", torch.zeros(num_features))
         self.register_buffer("running_covariance", torch.eye(num_features))
         self.register_buffer("num_batches_tracked", torch.tensor(0))
 
-    def _batch_statistics(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def reset_running_stats(self) -> None:
+        """Forget all batches: mean 0, covariance 1."""
+        self.running_mean.zero_()
+        torch.nn.init.eye_(self.running_covariance)
+        self.num_batches_tracked.zero_()
+
+    def _batch_statistics(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor | int]:
         """Mean ``(C, 1)``, covariance ``(C, C)`` and M of ``(C, M)`` over all processes."""
-        count = _total(torch.tensor(float(X.shape[1]), dtype=X.dtype, device=X.device))
+        count: Tensor | int = X.shape[1]
+        if _distributed():
+            count = _total(torch.tensor(float(count), dtype=X.dtype, device=X.device))
         if checks_enabled() and count < 2:
             raise ValueError(
                 "Whitening needs two values or more per channel while training, got "
@@ -100,24 +123,38 @@ class Whitening(nn.Module):
         mean = _total(X.sum(1, keepdim=True)) / count
         centred = X - mean
         covariance = _total(centred @ centred.mT) / count
-        check_covariance(covariance, mean)  # NaN if the features of any process are broken
+        check_covariance(covariance, mean)
+        if may_check(covariance) and not is_finite(covariance):  # those of any process
+            raise ValueError(
+                "Whitening: the features have NaN or infinite entries; look at the layers before it "
+                "and at the learning rate"
+            )
         return mean, covariance, count
 
     @torch.no_grad()
-    def _track(self, mean: Tensor, covariance: Tensor, count: Tensor) -> None:
+    def _track(self, mean: Tensor, covariance: Tensor, count: Tensor | int) -> None:
         unbiased = covariance * (count / (count - 1))
         tracked = unbiased.to(self.running_covariance.dtype)
-        check_covariance(tracked, covariance)  # an infinity would stay forever
+        # An infinity would stay forever.
+        check_range(tracked, "the running covariance", covariance, item="features", advice=ADVICE)
         self.num_batches_tracked += 1
-        self.running_mean.lerp_(mean[:, 0].to(self.running_mean.dtype), self.momentum)
-        self.running_covariance.lerp_(tracked, self.momentum)
+        weight = self.momentum
+        if weight is None:
+            weight = 1 / self.num_batches_tracked.to(tracked.dtype)
+        self.running_mean.lerp_(mean[:, 0].to(self.running_mean.dtype), weight)
+        self.running_covariance.lerp_(tracked, weight)
 
     def forward(self, features: Tensor) -> Tensor:
         if features.dim() < 2 or features.shape[1] != self.num_features:
             raise ValueError(
                 f"Whitening expects (B, {self.num_features}, *), got {tuple(features.shape)}"
             )
-        with torch.autocast(features.device.type, enabled=False):
+        if not features.is_floating_point():
+            raise TypeError(
+                f"Whitening expects floating-point features, got {features.dtype}; cast with "
+                "features.float()"
+            )
+        with no_autocast(features.device):
             dtype = working_dtype(self.compute_dtype, features.device)
             X = features.to(dtype).transpose(0, 1).flatten(1)
             if self.training:
@@ -133,7 +170,10 @@ class Whitening(nn.Module):
             if self.training:
                 self._track(mean, covariance, count)
         samples_first = Y.reshape(features.transpose(0, 1).shape).transpose(0, 1)
-        return samples_first.to(features.dtype)
+        return samples_first.to(features.dtype).contiguous(memory_format=_memory_format(features))
 
     def extra_repr(self) -> str:
-        return f"{self.num_features}, eps={self.eps}, momentum={self.momentum}"
+        return (
+            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, "
+            f"compute_dtype={self.compute_dtype}"
+        )
