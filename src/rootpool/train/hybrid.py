@@ -105,7 +105,8 @@ class HybridProtocol(pl.Callback):
 
     def _check_length(self, trainer: pl.Trainer) -> None:
         epochs = trainer.max_epochs
-        if epochs is not None and 0 <= epochs <= self.schedule.switch_epoch:
+        ends = epochs is not None and 0 <= epochs <= self.schedule.switch_epoch
+        if ends and not trainer.fast_dev_run:  # type: ignore[attr-defined]
             rank_zero_warn(
                 f"this training never switches to {self._final.name}: the switch is at epoch "
                 f"{self.schedule.switch_epoch}, and it ends after {epochs}; {self.schedule.start} is used "

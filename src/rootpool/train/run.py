@@ -19,7 +19,7 @@ from lightning.pytorch.callbacks import (
     ModelCheckpoint,
     RichProgressBar,
 )
-from lightning.pytorch.utilities import rank_zero_only, rank_zero_warn
+from lightning.pytorch.utilities import rank_zero_only
 
 from rootpool.analysis.callbacks import EpochTimer, SpectrumMonitor
 from rootpool.analysis.records import write_records
@@ -44,6 +44,7 @@ __all__ = ["Run", "build", "prepare"]
 
 LAST, CONFIG = "last.ckpt", "config.yaml"
 FEW_POSITIONS = 12
+MORE_POSITIONS = "Try a larger data.crop, a backbone with a smaller stride, or model.method=gap"
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,14 @@ class Run:
     guard: NonFiniteGuard
     map_shape: tuple[int, ...]
     settings: Namespace
+
+    @property
+    def notes(self) -> list[str]:
+        """What a user should know before the training, without having made a mistake."""
+        positions = torch.Size(self.map_shape[1:]).numel()
+        if positions >= FEW_POSITIONS or not covariance_pools(self.module):
+            return []
+        return [f"{positions} positions are few for a covariance. {MORE_POSITIONS}"]
 
     @property
     def last(self) -> Path:
@@ -137,8 +146,7 @@ def prepare(
     module, data = build(settings)
     if resume:
         _check_classes(output / LAST, module)
-    with quiet_lightning():
-        map_shape = _map_shape(module, data)
+    map_shape = _map_shape(module, data)
     guard = NonFiniteGuard(output)
     shown = watching() if progress else []
     trainer = make_trainer(
@@ -243,7 +251,7 @@ def _check_classes(checkpoint: Path, module: PooledTraining) -> None:
 
 
 def _map_shape(module: PooledTraining, data: ImageData) -> tuple[int, ...]:
-    """Channels and positions of the map that is pooled; too few positions are an error or a warning."""
+    """Channels and positions of the map that is pooled; a single position is an error."""
     image, _ = data.splits.val[0]
     backbone, training = module.model.backbone, module.training
     name, size = module.hparams["backbone"], " x ".join(map(str, image.shape))
@@ -259,13 +267,9 @@ def _map_shape(module: PooledTraining, data: ImageData) -> tuple[int, ...]:
         ) from error
     finally:
         module.train(training)
-    positions = torch.Size(shape[1:]).numel()
-    if covariance_pools(module) and positions < FEW_POSITIONS:
-        text = (
-            f"images of {size} leave {positions} positions of the map of {name}, and a covariance needs "
-            "many; try a larger data.crop, a backbone with a smaller stride, or model.method=gap"
+    if covariance_pools(module) and torch.Size(shape[1:]).numel() == 1:
+        raise SettingsError(
+            f"images of {size} leave one position of the map of {name}, which has no covariance: nothing "
+            f"would be learned. {MORE_POSITIONS}"
         )
-        if positions == 1:
-            raise SettingsError(f"{text}. One position has no covariance: nothing would be learned")
-        rank_zero_warn(text)
     return shape

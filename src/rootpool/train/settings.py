@@ -15,9 +15,10 @@ from collections.abc import Mapping
 from typing import Any, Literal, Union, get_args, get_origin
 
 import lightning.pytorch as pl
+import yaml
 from jsonargparse import ArgumentError, ArgumentParser, Namespace
 
-from rootpool.recipes import SettingsError
+from rootpool.recipes import SettingsError, merge
 from rootpool.unknown import unknown_name
 
 from .datamodule import ImageData
@@ -159,7 +160,10 @@ def _flatten(config: Mapping[str, Any], prefix: str = "") -> list[str]:
 
 def as_yaml(settings: Namespace) -> str:
     """The effective configuration as YAML that `resolve` reads back to the same."""
-    text: str = parser().dump(settings, skip_none=False)
+    # jsonargparse leaves out what is None or, by another name in each version, does not.
+    plain = yaml.safe_load(parser().dump(settings))
+    everything = merge(settings.as_dict(), plain)
+    text: str = yaml.safe_dump(everything, sort_keys=False, allow_unicode=True)
     return text
 
 
@@ -188,6 +192,9 @@ def check_same(before: Mapping[str, Any], settings: Namespace) -> None:
         settings: what was asked for now.
     """
     old, new = flat_values(resolve(before)), flat_values(settings)
+    for values in (old, new):  # the default was called so once
+        if values.get("model.compute_dtype") == "float64":
+            values["model.compute_dtype"] = None
     changed = [
         f"{key} was {old.get(key)} and is {new.get(key)}"
         for key in sorted({*old, *new})

@@ -125,7 +125,7 @@ def test_nothing_recognised_says_what_was_looked_for_and_found(tmp_path):
     assert "\n  cub-200-2011: no images.txt, no image_class_labels.txt" in text
     assert "\n  stanford-dogs: no train_list.mat or lists/train_list.mat, no" in text
     assert "no cars_train, no cars_test\n" in text
-    assert "\n  image-folder: no val or test\n" in text
+    assert "\n  image-folder: no val or valid or validation or test\n" in text
     assert text.endswith("\nfound a/, b/, c/, d/, e/, f/, g/, h/, i/, j/ and 3 more")
 
 
