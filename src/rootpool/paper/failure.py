@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +13,7 @@ from rootpool.analysis import Record
 from rootpool.nn import CovariancePool, KernelRoot, covariance, covariance_pool, covariance_pools
 from rootpool.nn.published import published_kernel
 from rootpool.recipes import merge
+from rootpool.train.datamodule import ImageData
 from rootpool.train.run import build
 from rootpool.train.settings import resolve
 
@@ -61,9 +63,12 @@ def _given(plan: Plan) -> dict[str, Any]:
     return {} if plan.data is None else {"data": {"root": plan.data}}
 
 
-def _batches(data: Any) -> Iterator[tuple[Tensor, Tensor]]:
-    while True:
-        yield from data.train_dataloader()
+def _batches(data: ImageData) -> Iterator[tuple[Tensor, Tensor]]:
+    """The batches of a training, epoch by epoch."""
+    for epoch in itertools.count():
+        loader = data.train_dataloader()
+        loader.batches.set_epoch(epoch)
+        yield from loader
 
 
 def _watched_step(
