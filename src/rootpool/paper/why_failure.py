@@ -48,7 +48,7 @@ def _told(name: str, records: Sequence[Record]) -> str:
     peak = _number(worst, "gradient") / _number(worst, "exact")
     share = 100 * _number(worst, "sample_share")
     end = (
-        f"The loss is {_number(known[-1], 'loss'):.2f} in the end, from {_number(known[0], 'loss'):.2f}."
+        f"The loss is {_number(known[-1], 'loss'):.3g} in the end, from {_number(known[0], 'loss'):.3g}."
         if records[-1]["finite"]
         else f"In step {records[-1]['step']} the numbers stop being finite."
     )

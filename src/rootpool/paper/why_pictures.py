@@ -45,10 +45,9 @@ def draw_failure(traces: Mapping[str, Sequence[Record]], *, width: float = WIDE)
         x, y = _finite(records, "step", "exact")
         (line,) = panels[0].plot(x, y, color=INK.light, linewidth=0.8, linestyle=":")
         handles["exact, for the same features"] = line
-    for axes, (value, label) in zip(panels, PANELS.items(), strict=True):
+    for axes, label in zip(panels, PANELS.values(), strict=True):
         axes.set_ylabel(label)
-        if value != "loss":
-            logarithmic(axes, "y")
+        logarithmic(axes, "y")
     panels[1].axhline(1, color=INK.light, linewidth=0.8)
     below(
         figure,
