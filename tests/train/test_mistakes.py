@@ -47,7 +47,10 @@ def on_photos(photos, **parts):
             {"model": {"backbone": "resnet10t"}, "data": {"resize": 32, "crop": 32}},
             "leave one position of the map of resnet10t, which has no covariance: nothing would be lea",
         ),
-        ({"trainer": {"devices": 0}}, "the settings of the trainer cannot be used here: .*devices=0"),
+        (
+            {"trainer": {"devices": 0}},
+            "the settings of the trainer cannot be used here: .*devices=0",
+        ),
         ({"loggers": ["tensorbord"]}, "unknown logger 'tensorbord'; did you mean tensorboard"),
         ({"ema": 1.5}, "ema must be between 0 and 1"),
     ],

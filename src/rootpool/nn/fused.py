@@ -258,7 +258,8 @@ def encoded(method: SpectralRoot | str) -> str:
 
 def _number(value: object) -> object:
     """An integer of NumPy as Python's; anything else as it is."""
-    return int(value) if isinstance(value, numbers.Integral) and type(value) is not bool else value
+    is_integer = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    return int(value) if is_integer else value  # type: ignore[call-overload]
 
 
 def _literal(value: object) -> str:

@@ -142,7 +142,7 @@ def published_kernel(lam: Tensor, kernel: PairKernel) -> Tensor:
     finite = K.isfinite()
     highest = torch.where(finite, K, -math.inf).amax()
     lowest = torch.where(finite, K, math.inf).amin()
-    return torch.where(finite, K, torch.where(-math.inf == K, lowest, highest))
+    return torch.where(finite, K, torch.where(K.isneginf(), lowest, highest))
 
 
 # --------------------------------------------------------------------------------------------------

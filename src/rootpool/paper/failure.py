@@ -95,7 +95,7 @@ def _watched_step(
     finally:
         for handle in handles:
             handle.remove()
-    value.backward()  # type: ignore[no-untyped-call]
+    value.backward()
     X, upstream = kept["features"], kept["pooled"].grad
     assert X.grad is not None
     assert upstream is not None

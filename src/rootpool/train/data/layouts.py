@@ -104,6 +104,7 @@ def open_splits(
     if on_bad_image not in ON_BAD_IMAGE:
         raise ValueError(f"on_bad_image must be {' or '.join(ON_BAD_IMAGE)}, got {on_bad_image!r}")
     root = Path(data).expanduser()
+    content: Listing | HeldImages
     if is_flat(root) and not any(any(layout.find(root)) for layout in LAYOUTS):
         layout, content = FLAT, read_flat(root, val_share, seed)
     else:
