@@ -42,7 +42,12 @@ def _with_jvp(kind: Any) -> Any:
         with passing, skip_checks(not ctx.checked):
             return kind.tangent(ctx, ctx.saved_tensors, *tangents)
 
-    return type(f"{kind.__name__}WithJvp", (kind,), {"jvp": staticmethod(jvp)})
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        ctx.both_modes = True
+        kind.setup_context(ctx, inputs, output)
+
+    methods = {"jvp": staticmethod(jvp), "setup_context": staticmethod(setup_context)}
+    return type(f"{kind.__name__}WithJvp", (kind,), methods)
 
 
 class Differentiable(torch.autograd.Function):
@@ -79,7 +84,7 @@ def remember(ctx: Any, *tensors: Tensor) -> None:
     ctx.checked = checks_enabled()
     ctx.set_materialize_grads(False)
     ctx.save_for_backward(*tensors)
-    if not torch.compiler.is_compiling():
+    if getattr(ctx, "both_modes", False):
         ctx.save_for_forward(*tensors)
 
 

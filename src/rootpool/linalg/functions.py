@@ -187,12 +187,14 @@ class _MatrixFunction(Differentiable):
         ctx: Any, G: Tensor | None, _lam: None, _U: None, g_link: Tensor | None
     ) -> tuple[Tensor | None, ...]:
         if G is not None:
-            g_link = add(g_link, _derivative(*ctx.saved_tensors, G, ctx.function, ctx.rule))
+            A, lam, U = ctx.saved_tensors
+            g_link = add(g_link, _derivative(A, lam, U, G, ctx.function, ctx.rule))
         return g_link, None, None, None, None, None
 
     @staticmethod
-    def tangent(ctx: Any, saved: list[Tensor], dA: Tensor, *_: None) -> tuple[Tensor | None, ...]:
-        return _derivative(*saved, dA, ctx.function, ctx.rule), None, None, dA
+    def tangent(ctx: Any, saved: Any, dA: Tensor, *_: None) -> tuple[Tensor | None, ...]:
+        A, lam, U = saved
+        return _derivative(A, lam, U, dA, ctx.function, ctx.rule), None, None, dA
 
 
 class _Derivative(Differentiable):
@@ -213,15 +215,17 @@ class _Derivative(Differentiable):
     @checked_like_forward
     @without_autocast
     def backward(ctx: Any, W: Tensor | None) -> tuple[Tensor | None, ...]:
-        g_G = None if W is None else _derivative(*ctx.saved_tensors, W, ctx.function, ctx.rule)
+        A, lam, U = ctx.saved_tensors
+        g_G = None if W is None else _derivative(A, lam, U, W, ctx.function, ctx.rule)
         return None, None, None, g_G, None, None
 
     @staticmethod
-    def tangent(ctx: Any, saved: list[Tensor], *tangents: Tensor | None) -> Tensor:
+    def tangent(ctx: Any, saved: Any, *tangents: Tensor | None) -> Tensor:
         dG = tangents[3]
+        A, lam, U = saved
         if dG is None:
-            return torch.zeros_like(saved[2])
-        return _derivative(*saved, dG, ctx.function, ctx.rule)
+            return torch.zeros_like(U)
+        return _derivative(A, lam, U, dG, ctx.function, ctx.rule)
 
 
 class _Bend(Differentiable):

@@ -263,7 +263,11 @@ def _number(value: object) -> object:
 
 
 def _literal(value: object) -> str:
-    return "1e999" if value == math.inf else repr(value)  # infinity has no literal of its own
+    if isinstance(
+        value, float
+    ):  # not repr, which torch.compile cannot trace for numbers that change
+        return "1e999" if value == math.inf else f"{value}"  # infinity has no literal of its own
+    return repr(value)
 
 
 def decoded(text: str) -> SpectralRoot:

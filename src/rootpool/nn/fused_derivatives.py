@@ -142,7 +142,7 @@ class _Curve:
         self.X, self.N = X, X.shape[-1]
         self.thin = X.shape[-2] >= self.N
         self.f = OnRange(FUNCTIONS["inv_sqrt" if self.thin else "sqrt"])
-        self.F, *self.decomposition = evaluate(self.product(X, X), self.f, "covariance_pool", None)
+        self.F, self.lam, self.U = evaluate(self.product(X, X), self.f, "covariance_pool", None)
 
     def product(self, A: Tensor, B: Tensor) -> Tensor:
         return (A.mT @ B if self.thin else A @ B.mT) / self.N
@@ -153,10 +153,10 @@ class _Curve:
         return one + one.mT
 
     def d(self, G: Tensor) -> Tensor:
-        return derivative(*self.decomposition, G, self.f)
+        return derivative(self.lam, self.U, G, self.f)
 
     def d2(self, G: Tensor, W: Tensor) -> Tensor:
-        return second_derivative(*self.decomposition, G, W, self.f)
+        return second_derivative(self.lam, self.U, G, W, self.f)
 
     def of_pull(self, S: Tensor, H: Tensor) -> Tensor:
         X, N, dP = self.X, self.N, self.moved(H)
@@ -187,7 +187,7 @@ class _Batchwise(Differentiable):
     generate_vmap_rule = False
 
     def __init_subclass__(cls) -> None:
-        cls.vmap = staticmethod(functools.partial(_vmap, cls))  # type: ignore[assignment]
+        cls.vmap = staticmethod(functools.partial(_vmap, cls))  # type: ignore[method-assign]
 
 
 def _vmap(kind: Any, info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Any, Any]:
@@ -246,7 +246,7 @@ def _linear(ctx: Any, saved: tuple[Tensor, ...], v: Tensor, *, to_root: bool) ->
     """
     options = (ctx.method, ctx.output, to_root)
     if not is_watched(saved[0], v):
-        return _map(v, saved[1:], *options)  # type: ignore[arg-type]
+        return _map(v, saved[1:], *options)
     along: Tensor = apply(_Along, *saved, v, *options)
     bend: Tensor = apply(_Bend, *saved, hold(v, saved[0]), *options)
     return add(along, bend)  # type: ignore[return-value]
@@ -315,7 +315,7 @@ class _Bend(_Batchwise):
     def backward(ctx: Any, w: Tensor | None) -> tuple[Tensor | None, ...]:
         if w is None:
             return (None,) * 8
-        *saved, v = (*ctx.saved_tensors, *(() if ctx.v is None else (ctx.v.tensor,)))
+        saved, v = ctx.saved_tensors[:4], ctx.v.tensor if ctx.v else ctx.saved_tensors[4]
         g, H = (w, v) if ctx.to_root else (v, w)  # whose inner product with push(H) that is
         return apply(_Second, *saved, g, H, ctx.method, ctx.output, False), *(None,) * 7
 

@@ -138,7 +138,7 @@ class Whitening(nn.Module):
         # An infinity would stay forever.
         check_range(tracked, "the running covariance", covariance, item="features", advice=ADVICE)
         self.num_batches_tracked += 1
-        weight = self.momentum
+        weight: Any = self.momentum
         if weight is None:
             weight = 1 / self.num_batches_tracked.to(tracked.dtype)
         self.running_mean.lerp_(mean[:, 0].to(self.running_mean.dtype), weight)
