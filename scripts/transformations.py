@@ -20,8 +20,7 @@ the transformation. A dash is a refusal with a clear error. The tests run the sa
 
 `jvp` is forward mode by `torch.func.jvp` and `torch.autograd.forward_ad`; `hessian` is
 `torch.func.hessian`, and forward mode twice. All checks but the last column are in float64. `compile` is
-`torch.compile(fullgraph=True)`, forward and backward; forward mode *inside* a compiled function is an error that
-says so. At repeated and zero eigenvalues derivatives are those that exist: the tests of each function say more.
+`torch.compile(fullgraph=True)`, forward and backward; forward mode *inside* a compiled function is an error.
 
 The dashes:
 

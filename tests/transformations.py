@@ -211,7 +211,7 @@ def check_export(row: Row) -> None:
 
 
 def check_autocast(row: Row) -> None:
-    A, loss = row.sample(torch.float32), _loss(row)
+    A = row.sample(torch.float32)
     expected = row.call(A)
     with torch.autocast(A.device.type, torch.bfloat16):
         got = row.call(A)
