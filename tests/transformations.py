@@ -78,7 +78,7 @@ FUNCTIONS: dict[str, Row] = {
     "logm": matrix(logm),
     "powm(A, 0.3)": matrix(lambda A: powm(A, 0.3)),
     "powm(A, tensor)": matrix(
-        lambda A: powm(A, torch.full((), 0.3, dtype=A.dtype.to_real(), device=A.device)),
+        lambda A: powm(A, torch.full((), 0.3, dtype=torch.float64, device=A.device)),
         gradgrad="not implemented for a tensor",
         hessian="not implemented for a tensor",
     ),

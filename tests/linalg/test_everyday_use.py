@@ -110,7 +110,7 @@ def test_a_number_that_changes_does_not_break_the_graph():
 def test_forward_mode_inside_a_compiled_function_is_an_error():
     torch._dynamo.reset()
     push = lambda A: torch.func.jvp(sqrtm, (A,), (A,))[1]  # noqa: E731
-    with pytest.raises(Exception, match="differentiation.py"):
+    with pytest.raises(Exception, match=r"differentiation.py"):
         torch.compile(push, fullgraph=True, backend="eager")(torch.eye(3))
 
 
@@ -145,7 +145,7 @@ def test_a_tensor_as_exponent():
         torch.autograd.gradgradcheck(lambda p: powm(A, p), p)
     with pytest.raises(TypeError, match="takes no eigenvalue_floor; give a number"):
         powm(A, p, eigenvalue_floor=1.0)
-    with pytest.raises(TypeError, match="a number or a tensor as exponent, got '0.5'"):
+    with pytest.raises(TypeError, match=r"a number or a tensor as exponent, got '0.5'"):
         powm(A, "0.5")
     with pytest.raises(
         torch.linalg.LinAlgError, match="negative exponent expects positive definite"
@@ -157,9 +157,9 @@ def test_arguments_are_those_of_torch():
     A = matrices.random(3, 3)
     assert torch.allclose(eigh(A, "U").eigenvalues, torch.linalg.eigh(A, "U").eigenvalues)
     assert svd(A[:2], True).Vh.shape == (3, 3)
-    with pytest.raises(ValueError, match="UPLO must be 'L' or 'U'.*rule="):
+    with pytest.raises(ValueError, match=r"UPLO must be 'L' or 'U'.*rule="):
         eigh(A, "pade")
-    with pytest.raises(TypeError, match="full_matrices must be True or False.*rule="):
+    with pytest.raises(TypeError, match=r"full_matrices must be True or False.*rule="):
         svd(A, "pade")
 
 

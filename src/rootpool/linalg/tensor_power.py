@@ -126,7 +126,7 @@ def tensor_power(
     A: Tensor, exponent: Tensor, *, solver_device: str | torch.device | None = None
 ) -> Tensor:
     """``A^p`` for ``A`` ``(..., n, n)`` and exponents ``(...)``, which broadcast with the batch."""
-    real = A.dtype.to_real()
+    real = A.real.dtype if A.is_complex() else A.dtype
     if exponent.is_complex():
         raise TypeError(f"powm expects a real exponent, got {exponent.dtype}")
     lead = torch.broadcast_shapes(A.shape[:-2], exponent.shape)
