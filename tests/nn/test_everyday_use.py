@@ -1,0 +1,88 @@
+"""What users do to layers: each of these was wrong, or an error, once."""
+
+import pytest
+import torch
+
+import matrices
+from rootpool.linalg import sqrtm
+from rootpool.nn import CovariancePool, Whitening, covariance, covariance_pool
+
+
+@pytest.mark.parametrize(("d", "N"), [(4, 3), (3, 3), (3, 6)])
+def test_second_derivative_of_the_exact_root(d, N):
+    X, V = matrices.random(2, d, N), matrices.random(2, d, N, seed=1)
+    gradient = torch.func.grad(lambda X: covariance_pool(X).sin().sum())
+    forward = torch.func.jvp(gradient, (X,), (V,))[1]
+    backward = torch.func.vjp(gradient, X)[1](V)[0]
+    numeric = (gradient(X + 1e-5 * V) - gradient(X - 1e-5 * V)) / 2e-5
+    assert torch.allclose(forward, numeric, atol=1e-8)
+    assert torch.allclose(backward, forward, atol=1e-12)
+
+
+def test_second_derivative_is_that_of_the_composition():
+    X, V = matrices.random(2, 3, 6), matrices.random(2, 3, 6, seed=1)
+    fused = torch.func.grad(lambda X: covariance_pool(X, output="matrix").sin().sum())
+    composed = torch.func.grad(lambda X: sqrtm(covariance(X)).sin().sum())
+    expected = torch.func.jvp(composed, (X,), (V,))[1]
+    assert torch.allclose(torch.func.jvp(fused, (X,), (V,))[1], expected, atol=1e-12)
+
+
+def test_per_sample_gradients():
+    X, weight = matrices.random(5, 4, 6), matrices.random(4, 4, seed=1)
+    loss = lambda w, x: covariance_pool((w @ x).unsqueeze(0)).sin().sum()  # noqa: E731
+    got = torch.vmap(torch.func.grad(loss), in_dims=(None, 0))(weight, X)
+    assert torch.allclose(got, torch.stack([torch.func.grad(loss)(weight, x) for x in X]))
+
+
+def test_features_may_be_changed_in_place_after_pooling():
+    X = matrices.random(2, 3, 9).requires_grad_()
+    Y = X * 1
+    pooled = covariance_pool(Y)
+    Y.relu_()
+    pooled.sum().backward()
+    assert torch.allclose(X.grad, torch.autograd.grad(covariance_pool(X).sum(), X)[0])
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int64, torch.bool, torch.complex64])
+def test_whitening_takes_floating_point_features_alone(dtype):
+    with pytest.raises(TypeError, match="Whitening expects floating-point features, got"):
+        Whitening(3)(torch.ones(4, 3, dtype=dtype))
+
+
+def test_whitening_keeps_the_memory_format():
+    X = matrices.random(4, 3, 5, 5, dtype=torch.float32)
+    assert Whitening(3)(X).is_contiguous()
+    last = Whitening(3)(X.to(memory_format=torch.channels_last))
+    assert last.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_whitening_has_second_derivatives_and_names_itself():
+    X = matrices.random(6, 3).requires_grad_()
+    (g,) = torch.autograd.grad(Whitening(3)(X).sin().sum(), X, create_graph=True)
+    g.square().sum().backward()
+    assert X.grad.isfinite().all()
+    with pytest.raises(ValueError, match="Whitening: the features have NaN"):
+        Whitening(3)(torch.full((4, 3), torch.nan))
+
+
+def test_whitening_with_the_average_of_all_batches():
+    layer, batches = Whitening(3, momentum=None), matrices.random(4, 8, 3, dtype=torch.float32)
+    for batch in batches:
+        layer(batch)
+    assert torch.allclose(layer.running_mean, batches.flatten(0, 1).mean(0), atol=1e-6)
+    layer.reset_running_stats()
+    assert torch.equal(layer.running_covariance, torch.eye(3))
+
+
+def test_gradients_beyond_the_range_are_an_error():
+    X = matrices.random(2, 3, 9)
+    for method in ("exact", "log"):
+        Y = (X if method == "exact" else X.float()).clone().requires_grad_()
+        g = torch.full((2, 6), 1e308 if method == "exact" else 3e38, dtype=Y.dtype)
+        with pytest.raises(torch.linalg.LinAlgError, match="the (gradient|derivative) of"):
+            covariance_pool(Y, method).backward(g)
+
+
+def test_meta_tensors_and_numpy_integers():
+    pool = CovariancePool(pytest.importorskip("numpy").int64(3))
+    assert pool.to("meta")(torch.empty(2, 3, 9, device="meta")).shape == (2, 6)
