@@ -214,8 +214,9 @@ def with_spec(path, **changes):
     ("changes", "message"),
     [
         ({"num_classes": 10**9}, r"of another shape: classifier.bias \(4,\) for \(1000000000,\)"),
-        ({"name": "hf-hub:somebody/network"}, "unknown timm model 'hf-hub:somebody/network'"),
-        ({"name": "../../network"}, "unknown timm model"),
+        ({"name": "hf-hub:somebody/network"}, "names hf-hub:somebody/network, which would be"),
+        ({"name": "local-dir:/x"}, "names local-dir:/x, which would be fetched"),
+        ({"name": "../../network"}, "unknown model"),
         ({"pool": ["os.system", {}]}, "does not say how a network was made: .*unknown method"),
         ({"extra": 1}, "does not say how a network was made: TypeError"),
     ],

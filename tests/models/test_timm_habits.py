@@ -209,4 +209,6 @@ def test_models_of_a_hub_are_made_by_timm(tmp_path):
     torch.save(timm.create_model(TINY, num_classes=9).state_dict(), tmp_path / "pytorch_model.bin")
     model = create_model(f"local-dir:{tmp_path}", num_classes=2)
     assert tuple(model.pretrained_cfg["mean"]) == (0.1, 0.2, 0.3)
+    save_checkpoint(model, tmp_path / "model.pt")
+    assert load_checkpoint(tmp_path / "model.pt").spec.name == TINY  # the hub is not asked again
     assert pretrained_input(f"local-dir:{tmp_path}")["mean"] == [0.1, 0.2, 0.3]

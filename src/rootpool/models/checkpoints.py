@@ -19,6 +19,7 @@ from .factory import create_model
 from .files import read_tensors, write_tensors
 from .foreign import build_network, our_names, three_parts
 from .spec import ModelSpec
+from .timm_backbones import refuse_hub
 
 __all__ = ["check_fit", "load_checkpoint", "save_checkpoint"]
 
@@ -125,6 +126,7 @@ def _make(
             "pass it: load_checkpoint(path, model)"
         )
     spec = ModelSpec.from_json(rest[_SPEC])
+    refuse_hub(spec.name)
     make = functools.partial(
         create_model,
         spec.name,

@@ -21,7 +21,7 @@ from .efficientnet_lite import efficientnet_lite0_weights
 from .files import read_tensors
 from .presets import PRESETS, Parts
 from .spec import ModelSpec
-from .timm_backbones import is_timm_name, timm_backbone
+from .timm_backbones import architecture_of, is_timm_name, timm_backbone
 from .torchvision_backbones import (
     IMAGENET,
     TORCHVISION_PREFIX,
@@ -132,7 +132,7 @@ def create_model(
     spec = None
     if not isinstance(pool, nn.Module):
         spec = ModelSpec(
-            name,
+            architecture_of(name, parts.backbone),  # a file must not ask a hub for anything
             resolve_pool(pool),
             num_classes,
             reduction,

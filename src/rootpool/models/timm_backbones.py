@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from .backbones import Backbone, Layout, features_of, refuse_missing
 
-__all__ = ["is_timm_name", "timm_backbone"]
+__all__ = ["architecture_of", "is_timm_name", "refuse_hub", "timm_backbone"]
 
 _HUBS = ("hf-hub:", "hf_hub:", "local-dir:")
 
@@ -63,9 +63,25 @@ def timm_backbone(
     return Backbone(body, num_features, layout, size, _described(body))
 
 
+def refuse_hub(name: str) -> None:
+    """Raise for a name that would fetch or read other files; what a stranger's file says must not."""
+    if name.startswith(_HUBS):
+        raise ValueError(
+            f"the file names {name}, which would be fetched; make the network yourself and pass it: "
+            "load_checkpoint(path, model)"
+        )
+
+
 def is_timm_name(name: str) -> bool:
     """Whether timm makes a model of that name, with or without the tag of its weights, or a hub's."""
     return name.startswith(_HUBS) or timm.is_model(name.split(".")[0])
+
+
+def architecture_of(name: str, backbone: Backbone) -> str:
+    """The name of the same network without weights: what a model of a hub is built by."""
+    if not name.startswith(_HUBS):
+        return name
+    return str(backbone.pretrained_cfg.get("architecture", name))
 
 
 def _described(body: nn.Module) -> dict[str, Any]:

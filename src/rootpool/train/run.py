@@ -184,15 +184,19 @@ def monitors(trainer: pl.Trainer) -> list[SpectrumMonitor]:
 
 
 class StepCheckpoint(ModelCheckpoint):
-    """Saves within an epoch, but not after its last batch.
+    """Saves within an epoch: after a step of the optimizer, but not after the last batch.
 
-    The checkpoint of the epoch follows at once. A run resumed from between the last batch and the end of
-    the epoch would skip the validation and the step of the learning rate.
+    Gradients of a step that is still being accumulated are in no checkpoint. And the checkpoint of the
+    epoch follows the last batch at once: a run resumed from between the two would skip the validation
+    and the step of the learning rate.
     """
 
-    def on_train_batch_end(self, trainer: pl.Trainer, *args: Any, **kwargs: Any) -> None:
-        if not trainer.is_last_batch:
-            super().on_train_batch_end(trainer, *args, **kwargs)
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        stepped = (batch_idx + 1) % trainer.accumulate_grad_batches == 0
+        if stepped and not trainer.is_last_batch:
+            super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
 
 
 def _callbacks(settings: Namespace, output: Path) -> list[Callback]:
