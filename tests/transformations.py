@@ -14,10 +14,9 @@ from torch import Tensor
 
 from matrices import random
 from rootpool.linalg import eigh, inv_sqrtm, logm, newton_schulz, powm, sqrtm, svd
-from rootpool.nn import Whitening, covariance, covariance_pool
+from rootpool.nn import covariance, covariance_pool
 
 REAL = "covariances are those of real features"
-STATISTICS = (
     "running statistics of one module cannot follow many; use eval(), or stack_module_state"
 )
 ONCE = "its gradient is not the derivative of the root"
@@ -98,12 +97,6 @@ FUNCTIONS: dict[str, Row] = {
     "covariance_pool('svd-pade')": pooling("svd-pade", gradgrad=ONCE, hessian=ONCE),
     "covariance_pool('isqrt-cov')": pooling("isqrt-cov"),
     "covariance_pool('log')": pooling("log"),
-    "Whitening": Row(
-        lambda X: Whitening(3).to(X.device)(X),
-        features,
-        symmetric=False,
-        refuses={"complex": REAL, "vmap": STATISTICS, "vmap of grad": STATISTICS},
-    ),
 }
 
 

@@ -137,7 +137,7 @@ class Whitening(nn.Module):
         tracked = unbiased.to(self.running_covariance.dtype)
         # An infinity would stay forever.
         check_range(tracked, "the running covariance", covariance, item="features", advice=ADVICE)
-        self.num_batches_tracked += 1
+        self.num_batches_tracked.add_(1)
         weight: Any = self.momentum
         if weight is None:
             weight = 1 / self.num_batches_tracked.to(tracked.dtype)
