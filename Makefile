@@ -76,6 +76,7 @@ bench: $(VENV)/.ready-bench  ## run the benchmarks and write benchmarks/results 
 	@mkdir -p benchmarks/results
 	@set -e; for name in $(BENCHMARKS); do \
 		echo "== $$name"; $(PY) benchmarks/$$name.py | tee benchmarks/results/$$name.md; done
+	$(PY) benchmarks/iterations.py --page docs/iterations.md
 	$(PY) benchmarks/pooling.py --plot benchmarks/results/pooling.png
 
 # All pages share their trainings, and go on where they were stopped.

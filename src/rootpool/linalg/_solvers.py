@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from .jacobi import is_tiny, jacobi_eigh
+
 __all__ = ["EIGH", "SVD", "Factors", "Solver"]
 
 Factors = tuple[Tensor, ...]
@@ -100,5 +102,9 @@ def _svd_solver(full_matrices: bool) -> Solver:
     return Solver("svd", run, allocate, lambda A: A, ladder)
 
 
-EIGH = Solver("eigh", lambda A: torch.linalg.eigh(A), _allocate_eigh, torch.tril, _eigh_ladder)
+def _eigh(A: Tensor) -> Factors:
+    return jacobi_eigh(A) if is_tiny(A) else torch.linalg.eigh(A)
+
+
+EIGH = Solver("eigh", _eigh, _allocate_eigh, torch.tril, _eigh_ladder)
 SVD = {full: _svd_solver(full) for full in (False, True)}

@@ -1,0 +1,81 @@
+"""Tiny matrices in large batches: as accurate as LAPACK, whatever the scale and the company."""
+
+import pytest
+import torch
+
+import matrices
+from rootpool.linalg import eigh, sqrtm
+from rootpool.linalg.jacobi import LEAST_BATCH, is_tiny, jacobi_eigh
+from tolerances import allowed
+
+SIDES = pytest.mark.parametrize("n", LEAST_BATCH)
+DTYPES = pytest.mark.parametrize("dtype", matrices.DTYPES)
+
+
+def nasty(n: int, dtype: torch.dtype) -> torch.Tensor:
+    """Random, diagonal, repeated, graded, of low rank, zero, and nearly so; each at many scales."""
+    Q = matrices.orthogonal(n)
+    graded = torch.logspace(0, -18, n, dtype=torch.float64)
+    kinds = [
+        *matrices.random_symmetric(20, n, n),
+        torch.diag(graded),
+        (Q * graded) @ Q.mT,
+        (Q * graded.flip(0)) @ Q.mT,
+        torch.ones(n, n, dtype=torch.float64),
+        torch.eye(n, dtype=torch.float64),
+        torch.eye(n, dtype=torch.float64) + 1e-9 * matrices.random_symmetric(n, n),
+        torch.eye(n, dtype=torch.float64).flip(0),
+        torch.zeros(n, n, dtype=torch.float64),
+        torch.full((n, n), 1e-160, dtype=torch.float64).fill_diagonal_(1.0),
+    ]
+    R = torch.stack(list(map(matrices.symmetric, kinds))).to(dtype)
+    top = 120 if dtype == torch.float32 else 1000
+    return torch.stack([torch.ldexp(R, torch.tensor(e)) for e in (-top, -40, 0, 40, top)])
+
+
+@SIDES
+@DTYPES
+def test_residuals_in_units_of_rounding(n, dtype):
+    A = nasty(n, dtype)
+    lam, U = jacobi_eigh(A)
+    assert (lam.diff(dim=-1) >= 0).all()
+    size = A.abs().amax((-2, -1)).double()
+    size = torch.where(size == 0, 1, size)[..., None, None]
+    R, lam = A.double() / size, lam.double() / size[..., 0]
+    U = U.double()
+    limit = allowed(dtype, n)
+    assert (R @ U - U * lam.unsqueeze(-2)).abs().max() <= limit
+    assert (U.mT @ U - torch.eye(n)).abs().max() <= limit
+    assert (lam - torch.linalg.eigvalsh(R)).abs().max() <= limit
+
+
+def test_the_lower_triangle_is_read():
+    A = matrices.random(50, 3, 3)
+    lam, _ = jacobi_eigh(A)
+    assert torch.allclose(lam, torch.linalg.eigvalsh(A))
+
+
+@SIDES
+def test_large_batches_take_this_way_and_agree_with_the_other(n):
+    A = matrices.random_symmetric(LEAST_BATCH[n] + 1, n, n)
+    assert is_tiny(A)
+    assert not is_tiny(A[:9])
+    lam, U = eigh(A)
+    alone = eigh(A[5])
+    assert torch.allclose(lam, torch.linalg.eigvalsh(A), atol=1e-13)
+    assert torch.allclose(lam[5], alone.eigenvalues, atol=1e-13)
+    assert torch.allclose((U * lam.unsqueeze(-2)) @ U.mT, A, atol=1e-13)
+
+
+def test_gradients_errors_and_broken_matrices_are_as_elsewhere():
+    A = matrices.random_definite(LEAST_BATCH[2], 2, 2).requires_grad_()
+    (gradient,) = torch.autograd.grad(sqrtm(A).sin().sum(), A)
+    B = A.detach()[7].requires_grad_()
+    (alone,) = torch.autograd.grad(sqrtm(B).sin().sum(), B)
+    assert torch.allclose(gradient[7], alone, atol=1e-13)
+    C = A.detach().clone()
+    C[3, 0, 0] = torch.nan
+    with pytest.raises(ValueError, match=r"A\[3\] has NaN"):
+        sqrtm(C)
+    with pytest.raises(torch.linalg.LinAlgError, match=r"A\[0\] has the eigenvalue"):
+        sqrtm(-A.detach())
