@@ -212,28 +212,32 @@ def sections() -> Iterator[tuple[str, str]]:
 
 PAGE = """# Iterations compared
 
-The error of the known iterations for polar factors, roots and inverse roots, at equal numbers of matrix products.
-`python benchmarks/iterations.py --page docs/iterations.md` writes this page.
+The error of the known iterations for polar factors, roots and inverse roots, at equal numbers of
+matrix products. `python benchmarks/iterations.py --page docs/iterations.md` writes this page.
 
-An iteration acts on each singular value by itself. So its error without rounding is that of a scalar recursion, which
-the first three tables have in 50 digits, for spectra that fill the interval from 1 / condition to 1. The last two are
-measured on {side} x {side} matrices with such a spectrum, which are divided by their trace first, as
-[`newton_schulz`][rootpool.linalg.newton_schulz] does. A product of two matrices counts as one; sums are free. A step
-costs two products for a cubic polynomial and three for a quintic one; three and four for coupled roots.
+An iteration acts on each singular value by itself. So its error without rounding is that of a
+scalar recursion, which the first three tables have in 50 digits, for spectra that fill the interval
+from 1 / condition to 1. The last two are measured on {side} x {side} matrices with such a spectrum,
+which are divided by their trace first, as [`newton_schulz`][rootpool.linalg.newton_schulz] does. A
+product of two matrices counts as one; sums are free. A step costs two products for a cubic
+polynomial and three for a quintic one; three and four for coupled roots.
 
-- **Newton-Schulz** takes the polynomials that are best near 1: \\((3x - x^3)/2\\), and the quintic one
-  \\((15x - 10x^3 + 3x^5)/8\\).
-- **Muon's quintic** (Jordan et al. 2024) grows small values fast and does not converge: it is meant to end near 1.
-- **Minimax** polynomials are best on the interval in which the values lie: cubic ones are those of CANS (Grishina et al.
-  2025), quintic ones those of Polar Express (Amsel et al. 2025). They are computed by Remez' exchange, for an assumed
-  interval from 1e-3 to 1, or for the one that the values really have.
-- **Coupled Newton** (Iannazzo 2006) is the inverse root of order 2 in Distributed Shampoo; higher orders (Lakic 1998) take
-  more terms of the same series.
+- **Newton-Schulz** takes the polynomials that are best near 1: \\((3x - x^3)/2\\), and the quintic
+  one \\((15x - 10x^3 + 3x^5)/8\\).
+- **Muon's quintic** (Jordan et al. 2024) grows small values fast and does not converge: it is meant
+  to end near 1.
+- **Minimax** polynomials are best on the interval in which the values lie: cubic ones are those of
+  CANS (Grishina et al. 2025), quintic ones those of Polar Express (Amsel et al. 2025). They are
+  computed by Remez' exchange, for an assumed interval from 1e-3 to 1, or for the one that the
+  values really have.
+- **Coupled Newton** (Iannazzo 2006) is the inverse root of order 2 in Distributed Shampoo; higher
+  orders (Lakic 1998) take more terms of the same series.
 
-Once there are products enough to converge at all, the quintic minimax polynomials are ahead at equal cost, by orders of
-magnitude where the condition number is large. With few products they are not: they spread their error over all
-eigenvalues, where Newton-Schulz has the large ones right first. They are `newton_schulz(A, Minimax(steps, lower))`. For
-inverse roots other than the square root, and wherever LAPACK is at hand, an eigendecomposition
+Once there are products enough to converge at all, the quintic minimax polynomials are ahead at
+equal cost, by orders of magnitude where the condition number is large. With few products they are
+not: they spread their error over all eigenvalues, where Newton-Schulz has the large ones right
+first. They are `newton_schulz(A, Minimax(steps, lower))`. For inverse roots other than the square
+root, and wherever LAPACK is at hand, an eigendecomposition
 ([`inverse_root`][rootpool.linalg.inverse_root]) is exact whatever the condition number.
 """
 
