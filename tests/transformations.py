@@ -17,8 +17,6 @@ from rootpool.linalg import eigh, inv_sqrtm, logm, newton_schulz, powm, sqrtm, s
 from rootpool.nn import covariance, covariance_pool
 
 REAL = "covariances are those of real features"
-    "running statistics of one module cannot follow many; use eval(), or stack_module_state"
-)
 ONCE = "its gradient is not the derivative of the root"
 
 

@@ -95,7 +95,7 @@ def test_bad_input():
         Whitening(0)
     with pytest.raises(ValueError, match="eps must be positive, got 0"):
         Whitening(3, eps=0)
-    with pytest.raises(ValueError, match=r"momentum must be in \(0, 1\], got 0"):
+    with pytest.raises(ValueError, match=r"momentum must be in \(0, 1\] or None, got 0"):
         Whitening(3, momentum=0)
 
 
@@ -139,7 +139,7 @@ def test_a_batch_beyond_the_range_leaves_the_running_statistics():
     layer(torch.randn(8, 3))
     before = {name: value.clone() for name, value in layer.state_dict().items()}
     with pytest.raises(
-        torch.linalg.LinAlgError, match="the covariance at features is beyond the ra"
+        torch.linalg.LinAlgError, match="the running covariance at features is beyond the ra"
     ):
         layer(torch.randn(8, 3) * 1e25)  # 1e50 in float64, but the statistics are float32
     assert all(torch.equal(value, before[name]) for name, value in layer.state_dict().items())

@@ -106,8 +106,8 @@ def eigh(
     >>> A = torch.diag(torch.tensor([1.0, 2.0, 2.0])).requires_grad_()
     >>> plane = eigh(A).eigenvectors[:, 1:]  # of the eigenvalue 2, which is repeated
     >>> (plane @ plane.mT).sum().backward()
-    >>> A.grad
-    tensor([[-0., 1., 1.],
+    >>> A.grad.abs()
+    tensor([[0., 1., 1.],
             [1., 0., 0.],
             [1., 0., 0.]])
     """
