@@ -247,7 +247,7 @@ def test_second_derivative_is_refused_loudly():
         first.sum().backward()
     once = torch.func.grad(lambda X: covariance_pool(X, "svd-pade").sin().sum())
     twice = torch.func.grad(lambda X: once(X).sum())
-    with pytest.raises(RuntimeError, match="second derivatives .* do not exist"):
+    with pytest.raises(RuntimeError, match=r"second derivatives .* do not exist"):
         twice(X.detach())
 
 
