@@ -1,6 +1,7 @@
 """Files of ours: what comes back, and what is refused."""
 
 import json
+import math
 import re
 from dataclasses import dataclass
 
@@ -238,3 +239,18 @@ def test_a_file_fetches_nothing(tmp_path):
 def test_no_file(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"there is no file .*nowhere\.pt"):
         load_checkpoint(tmp_path / "nowhere.pt")
+
+
+def test_a_learned_filter_comes_and_goes_with_the_method(tmp_path):
+    path = tmp_path / "learned.safetensors"
+    model = create_model("patchnet", "learned-power", 4)
+    with torch.no_grad():
+        model.pool.learned["learned-power"].fill_(-1.0)
+    save_checkpoint(model, path)
+    again = load_checkpoint(path)
+    assert again.pool.learned["learned-power"].item() == -1.0
+    other = load_checkpoint(path, pool="exact")
+    assert not list(other.pool.parameters())
+    save_checkpoint(other, path)
+    anew = load_checkpoint(path, pool="learned-power")
+    assert anew.pool.learned["learned-power"].item() == pytest.approx(math.log(0.5))
