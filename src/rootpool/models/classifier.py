@@ -120,7 +120,7 @@ class PooledClassifier(nn.Module):
         like = next(self.parameters())
         last = linear_or_none([self.head_hidden_size, *widths][-1], num_classes).to(like)
         if before:
-            self.classifier[-1] = last  # type: ignore[index, operator]
+            self.classifier[-1] = last  # type: ignore[operator]
         else:
             self.classifier = last
         if self.spec is not None:
@@ -141,7 +141,7 @@ class PooledClassifier(nn.Module):
     def no_weight_decay(self) -> set[str]:
         """Names of parameters that weight decay should leave alone, such as position embeddings."""
         body = getattr(self.backbone, "body", None)
-        names = getattr(body, "no_weight_decay", set)()
+        names: set[str] = getattr(body, "no_weight_decay", set)()
         return {f"backbone.body.{name}" for name in names}
 
     def freeze(self, what: str | int = "backbone") -> None:

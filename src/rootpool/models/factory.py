@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import timm
-import timm.data
 import torch
+from timm.data.config import resolve_data_config
 from torch import Tensor, nn
 
 from rootpool.nn import Method, Scaling, make_pool, resolve_pool
@@ -68,7 +68,7 @@ def pretrained_input(name: str) -> dict[str, Any]:
     if is_timm_name(name):
         with torch.device("meta"):
             cfg = timm.create_model(name).pretrained_cfg
-    found = timm.data.resolve_data_config(pretrained_cfg=cfg)
+    found = resolve_data_config(pretrained_cfg=cfg)
     crop = found["input_size"][-1]
     return {
         "crop": crop,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import nn
 
 __all__ = ["frozen_parameters", "hold_still", "stages_of"]
@@ -30,7 +32,7 @@ def stages_of(backbone: nn.Module) -> dict[str, int]:
     timm's models say it themselves; otherwise a stage is a child of the network, or an entry of its
     list ``features``.
     """
-    body = getattr(backbone, "body", backbone)
+    body: Any = getattr(backbone, "body", backbone)
     prefix = "body." if body is not backbone else ""
     if hasattr(body, "group_matcher"):
         from timm.models import group_parameters

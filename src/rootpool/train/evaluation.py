@@ -158,9 +158,8 @@ class _Confusion(pl.Callback):
         self.metric = MulticlassConfusionMatrix(classes)
 
     def on_validation_batch_end(
-        self, trainer: pl.Trainer, pl_module: PooledTraining, outputs: Any, batch: Any, *args: Any
+        self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Any, *args: Any
     ) -> None:
-        assert pl_module.predicted is not None
         self.metric.to(pl_module.device).update(pl_module.predicted, batch[1])
 
 
@@ -225,7 +224,8 @@ def find_images(paths: Iterable[str | Path]) -> list[Path]:
 
 def predict(run: TrainedRun, images: Iterable[str | Path], count: int = 5) -> list[Guess]:
     """For each image the most probable classes with their probabilities."""
-    return [guess for _, guess in predictions(run, images, count)]
+    found = (guess for _, guess in predictions(run, images, count))
+    return [guess for guess in found if not isinstance(guess, BadImageError)]
 
 
 def predictions(

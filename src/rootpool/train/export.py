@@ -109,7 +109,7 @@ def _about(run: TrainedRun, images: Tensor) -> dict[str, str]:
 
 def _run_onnx(path: Path, images: Tensor) -> Tensor:
     try:
-        import onnxruntime
+        import onnxruntime  # type: ignore[import-untyped, unused-ignore]
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
             f"{path} was written, but not compared with the network, which needs onnxruntime; try: "

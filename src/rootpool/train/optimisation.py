@@ -40,9 +40,9 @@ def optimizer_names() -> list[str]:
     >>> {"sgd", "adamw", "lamb"} <= set(optimizer_names())
     True
     """
-    from timm.optim import list_optimizers
+    from timm.optim import list_optimizers  # type: ignore[attr-defined, unused-ignore]
 
-    return sorted({*_of_torch(), *list_optimizers()})
+    return sorted({*_of_torch(), *map(str, list_optimizers())})
 
 
 def make_optimizer(
@@ -70,12 +70,14 @@ def make_optimizer(
     kind = _of_torch().get(name)
     try:
         if kind is None:
-            from timm.optim import create_optimizer_v2
+            from timm.optim import (  # type: ignore[attr-defined, unused-ignore]
+                create_optimizer_v2,
+            )
 
             return create_optimizer_v2(groups, opt=name, momentum=momentum, **given)
         if "momentum" in inspect.signature(kind).parameters:
             given.setdefault("momentum", momentum)
-        return kind(groups, **given)  # type: ignore[arg-type]
+        return kind(groups, **given)
     except (TypeError, ValueError) as error:
         raise SettingsError(
             f"the optimizer {name} does not take {given}: {error}; see model.optimizer_options"
@@ -161,4 +163,4 @@ def make_mixture(
     chosen = [kind(alpha=alpha, num_classes=num_classes) for kind, alpha in kinds.items() if alpha]
     if not chosen:
         return None
-    return chosen[0] if len(chosen) == 1 else v2.RandomChoice(chosen)  # type: ignore[no-any-return]
+    return chosen[0] if len(chosen) == 1 else v2.RandomChoice(chosen)

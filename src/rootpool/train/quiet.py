@@ -30,7 +30,8 @@ def quiet_lightning() -> Iterator[None]:
     with warnings.catch_warnings():
         for message in _SILENCED:
             warnings.filterwarnings("ignore", message=message)
-        shown, warnings.formatwarning = warnings.formatwarning, _plain
+        shown = warnings.formatwarning
+        warnings.formatwarning = _plain  # type: ignore[assignment]
         logger.setLevel(logging.WARNING)
         try:
             yield

@@ -106,7 +106,8 @@ def open_splits(
     root = Path(data).expanduser()
     content: Listing | HeldImages
     if is_flat(root) and not any(any(layout.find(root)) for layout in LAYOUTS):
-        layout, content = FLAT, read_flat(root, val_share, seed)
+        layout: Layout = FLAT
+        content: Listing | HeldImages = read_flat(root, val_share, seed)
     else:
         layout, places = _recognise(root)
         content = layout.read(*places)
