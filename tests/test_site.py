@@ -27,7 +27,7 @@ def site(tmp_path_factory):
 @pytest.mark.slow
 def test_the_site(site):
     assert list(CHECK["problems"](site)) == []
-    included = {"tutorials/examples": "Differentiable Procrustes", "benchmarks": "spd_learn"}
+    included = {"tutorials/examples": "Kabsch alignment", "benchmarks": "spd_learn"}
     included |= {"changelog": "Unreleased", "cite": "cff-version", "guides/methods": "within noise"}
     for page, text in included.items():
         assert text in (site / f"{page}.html").read_text(encoding="utf-8")

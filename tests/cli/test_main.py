@@ -98,7 +98,7 @@ def test_ctrl_c_ends_with_130_and_says_how_to_go_on(doctor_raises, capsys):
     assert capsys.readouterr().err == "rootpool: stopped; try again\n"
 
 
-@pytest.mark.parametrize("arguments", [[], ["trian"], ["train"], ["doctor", "--jsn"]])
+@pytest.mark.parametrize("arguments", [[], ["trian"], ["train", "--recip"], ["doctor", "--jsn"]])
 def test_wrong_usage_ends_with_2(arguments, capsys):
     with pytest.raises(SystemExit) as end:
         main(arguments)

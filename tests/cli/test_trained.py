@@ -70,9 +70,11 @@ def test_a_run_folder_is_evaluated_on_any_folder_of_its_classes(colours, tmp_pat
     assert run("evaluate", colours / "run", "--data", tmp_path / "new", "--output", output) == 0
     out = capsys.readouterr().out
     assert "best.ckpt" in out
-    rows = list(csv.DictReader((output / "classes.csv").open()))
+    with (output / "classes.csv").open() as file:
+        rows = list(csv.DictReader(file))
     assert [(row["class"], row["images"]) for row in rows] == [("green", "3"), ("red", "3")]
-    confusion = list(csv.reader((output / "confusion.csv").open()))
+    with (output / "confusion.csv").open() as file:
+        confusion = list(csv.reader(file))
     assert [sum(map(int, row[1:])) for row in confusion[1:]] == [0, 3, 3]
     assert (output / "confusion.png").stat().st_size > 1000
     make_image_tree(tmp_path / "odd", classes=["green", "violet"], splits=("",))
@@ -84,7 +86,8 @@ def test_a_folder_is_predicted_to_a_table_in_batches(colours, tmp_path, capsys):
     table = tmp_path / "guesses.csv"
     assert run("predict", colours / "run", colours / "photos", "--csv", table, "--top", 2) == 0
     assert f"{table}: 18 images" in capsys.readouterr().out
-    rows = list(csv.DictReader(table.open()))
+    with table.open() as file:
+        rows = list(csv.DictReader(file))
     assert list(rows[0]) == ["image", "class_1", "share_1", "class_2", "share_2"]
     right = sum(f"/{row['class_1']}/" in row["image"] for row in rows)
     assert right >= 15  # of 18

@@ -249,7 +249,7 @@ def test_weights_that_timm_renames(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        (("resnet5O",), ValueError, "unknown timm model 'resnet5O'; did you mean resnet50"),
+        (("resnet5O",), ValueError, "unknown model 'resnet5O'; did you mean .*resnet50"),
         (
             ("torchvision/alexnett",),
             ValueError,
@@ -265,7 +265,6 @@ def test_weights_that_timm_renames(tmp_path):
             ValueError,
             "unknown method 'svd-padee'; did you mean svd-pade",
         ),
-        (("patchnet", "exact", 0), ValueError, "num_classes must be a positive integer, got 0"),
         (("patchnet", nn.Flatten()), TypeError, "a pool needs out_features"),
         (
             ("patchnet", CovariancePool(32)),

@@ -62,10 +62,10 @@ def test_alexnet_of_the_paper():
     assert features.shape == (2, 256, 13, 13)
     step = ["Conv2d", "BatchNorm2d", "ReLU"]
     assert layers(model.backbone) == [*step, "MaxPool2d", *step, "MaxPool2d", *step, *step, *step]
-    assert layers(model.pool) == ["Identity"]  # no reduction: "13 x 13 x 256"
+    assert layers(model.pool.reduction) == ["Identity"]  # no reduction: "13 x 13 x 256"
     with torch.device("meta"):
         reduced = create_model("paper/alexnet", reduction=256)  # as the scripts have it
-    assert layers(reduced.pool) == ["Conv2d", "BatchNorm2d", "ReLU"]
+    assert layers(reduced.pool.reduction) == ["Conv2d", "BatchNorm2d", "ReLU"]
     assert reduced.pool.out_features == 32896
     assert layers(model.classifier) == ["Linear", "ReLU", "Linear", "ReLU", "Linear"]
     widths = [(m.in_features, m.out_features) for m in model.classifier if hasattr(m, "weight")]

@@ -128,7 +128,7 @@ def test_trained_entries_from_the_command_line(tmp_path, capsys):
     assert main(["demo", *shared, "--output", str(tmp_path / "demo")]) == 0
     assert [(run / "last.ckpt").stat().st_mtime_ns for run in runs] == before
     results = json.loads((tmp_path / "demo" / "results.json").read_text(encoding="utf-8"))
-    assert {result["method"] for result in results} == {"mpn-cov", "isqrt-cov"}
+    assert {result["method"] for result in results} == {"mpn-cov", "mpn-cov, fused", "isqrt-cov"}
     text = (tmp_path / "demo" / "report.md").read_text(encoding="utf-8")
     assert "table:condition-number" in text
     assert (tmp_path / "demo" / "index.html").is_file()

@@ -159,9 +159,10 @@ def test_a_run_that_began_with_weights_of_its_backbone_can_be_evaluated(tmp_path
 
 
 def test_names_of_classes_cannot_command_the_terminal(saved, monkeypatch, capsys):
-    answers = [[("\x1b[2J\x1b]0;owned\x07 [bold]wren[/bold]\r\n", 1.0)]]
+    answers = [("x.png", [("\x1b[2J\x1b]0;owned\x07 [bold]wren[/bold]\r\n", 1.0)])]
     monkeypatch.setattr("rootpool.train.evaluation.load_run", lambda checkpoint: None)
-    monkeypatch.setattr("rootpool.train.evaluation.predict", lambda run, images: answers)
+    monkeypatch.setattr("rootpool.train.evaluation.find_images", lambda images: images)
+    monkeypatch.setattr("rootpool.train.evaluation.predictions", lambda *args, **kw: answers)
     assert main(["predict", str(saved), "x.png"]) == 0
     shown = capsys.readouterr().out
     assert "[bold]wren[/bold]" in shown

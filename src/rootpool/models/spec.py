@@ -24,8 +24,8 @@ class ModelSpec:
 
     >>> spec = ModelSpec("patchnet", resolve_pool("svd-trunc", bound=1e8), 18)
     >>> spec.to_json()
-    '{"name": "patchnet", "pool": ["svd-trunc", {"bound": 100000000.0}], "num_classes": 18,
-      "reduction": null, "options": {}}'
+    '{"name": "patchnet", "pool": ["svd-trunc", {"bound": 100000000.0, "backward": "fused"}],
+      "num_classes": 18, "reduction": null, "options": {}}'
     >>> ModelSpec.from_json(spec.to_json()) == spec
     True
     """

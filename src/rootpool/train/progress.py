@@ -130,7 +130,7 @@ def epoch_line(
 
     >>> record = {"epoch": 0, "lr": 0.1, "train_loss": 2.5, "train_error": 61.0, "val_error": 50.0}
     >>> epoch_line(record, 10, 512.3, 4000.0)
-    'epoch 0 of 10: train loss 2.500, error 61.00 %; val error 50.00 %; lr 0.1; 512 images/s; 1 h 7 min left'
+    'epoch 0 of 10: train loss 2.500, error 61.00 %; val error 50.00 %; lr 0.1; 512 images/s; 1 h 6 min left'
     """
     parts = []
     for split in ("train", "val"):

@@ -51,7 +51,7 @@ def test_many_differences_are_cut_short(make):
 def test_folder_without_classes_and_class_without_images(make):
     root = make(images.make_image_tree, ["a", "b"], 1)
     (root / "train" / "b" / "0.jpg").rename(root / "train" / "b" / "0.txt")
-    with pytest.raises(FileNotFoundError, match=r"no valid file for the classes b"):
+    with pytest.raises(ValueError, match=r"no images in .*b; remove the folder, or put images"):
         read(root)
     for name in ("a", "b"):
         (root / "train" / name).rename(root / name)

@@ -60,7 +60,7 @@ def _finding(records: list[Record]) -> Finding:
         records,
         wrong == len(equal) and bool(missing) and ours < 1e-7 and exact < 1e-12,
         f"At equal eigenvalues, {wrong} of {len(equal)} gradients by the paper's equations are wrong or "
-        f"not finite. With fewer positions than channels, {' and '.join(missing)} give no gradient. A "
+        f"not finite. With fewer positions than channels, there is no gradient by {' and '.join(missing)}. A "
         f"finite kernel does no harm there, because no feature points into the null space. Our layers "
         f"are right to {ours:.0e} in both cases. Within rounding of a tie, {' and '.join(lost)} are wrong "
         f"even in our form, since they bound the kernel. The exact gradient is right to {exact:.0e} "
