@@ -107,7 +107,7 @@ def open_splits(
     content: Listing | HeldImages
     if is_flat(root) and not any(any(layout.find(root)) for layout in LAYOUTS):
         layout: Layout = FLAT
-        content: Listing | HeldImages = read_flat(root, val_share, seed)
+        content = read_flat(root, val_share, seed)
     else:
         layout, places = _recognise(root)
         content = layout.read(*places)
