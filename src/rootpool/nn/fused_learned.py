@@ -1,7 +1,7 @@
 """The fused root of a method with trainable parameters: gradients to the features and to them.
 
-First derivatives in reverse mode, also under ``torch.compile``. For the rest of what
-:mod:`rootpool.nn.fused_derivatives` can do, a filter has to be learned first.
+First derivatives in reverse mode, also under ``torch.compile``. Forward mode, ``torch.vmap`` and second
+derivatives, which :mod:`rootpool.nn.fused_derivatives` has for the other methods, are not implemented.
 """
 
 from __future__ import annotations
