@@ -27,7 +27,7 @@ VERDICTS := src/rootpool/paper/recorded.json
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
 
-demo: $(VENV)/.ready  ## compare the methods on embedded photographs and write a page (three minutes)
+demo: $(VENV)/.ready  ## compare the methods on embedded photographs and write a page (four minutes)
 	$(VENV)/bin/rootpool demo
 
 check: $(VENV)/.ready  ## the fast lane: linalg, nn and the command line, without what is slow (a minute and a half)

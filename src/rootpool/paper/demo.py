@@ -23,7 +23,7 @@ TITLE = "Covariance pooling on photo-patches"
 LEAD = (
     "Which of 18 photographs is this patch from? A small network with several pooling methods, each "
     "trained standalone and, if it decomposes a matrix, also after a first stage of Newton-Schulz "
-    "(hybrid)."
+    "(hybrid). A method of the paper has its gradient as published; ‘fused’ is our form of it."
 )
 
 
