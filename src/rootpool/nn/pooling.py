@@ -103,7 +103,7 @@ def _pool(
     X = flatten_positions(features, "covariance_pool")
     dtype = working_dtype(compute_dtype, X.device)
     form = "matrix" if output == "matrix" else "triangle"
-    root = method if isinstance(method, SpectralRoot) and method.fused else None
+    root = method if isinstance(method, SpectralRoot) and _from_features(method, X, dtype) else None
     if root is not None:
         # Here, because torch.export of torch 2.8 hides errors that are raised inside autocast.
         check_traceable(root)
@@ -121,6 +121,18 @@ def _pool(
     if root is None:
         check_covariance(pooled.flatten(1).unsqueeze(-1), X)
     return pooled
+
+
+def _from_features(method: SpectralRoot, X: Tensor, dtype: torch.dtype) -> bool:
+    """Whether a root is computed from the features directly, which is faster.
+
+    One with its gradient as published is, too, where no gradient is asked for. The values then differ by the
+    roots of rounding errors of the covariance, 1e-8 in float64. In float32, or where published eigenvalues
+    are dropped to eps instead of zero, that difference is part of what is published.
+    """
+    without_gradient = not (torch.is_grad_enabled() and X.requires_grad)
+    same = dtype == torch.float64 and method.keep is None
+    return method.fused or (without_gradient and same)
 
 
 class _Pool(nn.Module):

@@ -133,10 +133,13 @@ def published_kernel(lam: Tensor, kernel: PairKernel) -> Tensor:
 
     Infinity becomes the largest finite entry of the batch, minus infinity the smallest, and NaN the largest.
     """
-    first, second = lam.unsqueeze(-1), lam.unsqueeze(-2)
-    K = kernel(torch.maximum(first, second), torch.minimum(first, second))
-    K = torch.where(first >= second, K, -K)
-    K = torch.where(torch.eye(lam.shape[-1], dtype=torch.bool, device=lam.device), 0, K)
+    n = lam.shape[-1]
+    i, j = torch.triu_indices(n, n, 1, device=lam.device)
+    first, second = lam[..., i], lam[..., j]
+    entries = kernel(torch.maximum(first, second), torch.minimum(first, second))
+    K = torch.zeros_like(lam).unsqueeze(-1).repeat_interleave(n, -1)
+    K[..., i, j] = torch.where(first >= second, entries, -entries)
+    K[..., j, i] = torch.where(second >= first, entries, -entries)
     if K.numel() == 0:
         return K
     finite = K.isfinite()
@@ -179,6 +182,6 @@ def sum_of_powers(coefficients: Sequence[float], x: Tensor) -> Tensor:
     value = torch.full_like(x, coefficients[0])
     power = torch.ones_like(x)
     for c in coefficients[1:]:
-        power = power * x
-        value = value + c * power
+        power *= x
+        value += power if c == 1 else c * power
     return value
