@@ -385,14 +385,20 @@ def whitening_status(batch: FeatureBatch) -> Tensor:
 
 
 def whitening_value(batch: FeatureBatch, outputs: Outputs) -> Figures:
+    """The covariance of the output is ``S / (S + eps)``, up to the rounding of S in units of eps.
+
+    What LAPACK decomposes is ``S + E`` with ``|E|`` at most a rounding of the largest eigenvalue of S, and a
+    function of S whose derivative is at most ``1 / eps`` answers with ``|E| / eps``.
+    """
     Y = outputs[0].double()
-    C = Y @ Y.mT / Y.shape[-1]
-    excess = (torch.linalg.eigvalsh(C)[:, -1:] - 1).clamp_min(0)
-    # Round-off of features without variance is amplified by the inverse root of the ridge.
-    noise = (
-        batch.eps * torch.exp2(2.0 * batch.exponent) * size(batch.R) ** 2 / (Whitening(1).eps / 2)
-    )
-    return {"cov - I": ratio(excess, unit(batch, torch.float64, 1 + noise, degree=0))}
+    ridge = Whitening(1).eps
+    lam = times_power_of_two(batch.s.square(), 2 * batch.exponent)
+    expected = (batch.U / (1 + ridge / lam).unsqueeze(-2)) @ batch.U.mT
+    largest = times_power_of_two(size(batch.R) ** 2, 2 * batch.exponent)
+    E = batch.n * torch.finfo(torch.float64).eps * largest  # whatever the dtype of the features
+    output = unit(batch, torch.float64, torch.ones(len(batch)), degree=0)
+    error = Y @ Y.mT / Y.shape[-1] - expected
+    return {"|cov - S/(S + eps)|": ratio(error, output + E / ridge)}
 
 
 def length_value(power: float, batch: FeatureBatch, outputs: Outputs) -> Figures:
