@@ -6,26 +6,30 @@ import pytest
 import torch
 
 from rootpool.linalg import Ordinary, Pade, Taylor, Truncated
-from rootpool.nn import SVDPI, SVDNewton, SVDPade, SVDTaylor, SVDTrunc, covariance_pool
-from rootpool.paper.bounds import (
-    bound_by_formula,
-    bound_by_search,
-    newton_bound_by_search,
-    of_pairs,
-    upper_bounds,
+from rootpool.nn import (
+    SVDPI,
+    Exact,
+    MPNCov,
+    SVDNewton,
+    SVDPade,
+    SVDTaylor,
+    SVDTopN,
+    SVDTrunc,
+    covariance_pool,
+    resolve_method,
 )
+from rootpool.paper.bounds import bound_by_search, newton_bound_by_search, of_pairs
 
-METHODS = ("mpn-cov", "svd-topn", "svd-trunc", "svd-pi", "svd-newton", "svd-taylor", "svd-pade")
+KERNELS = (MPNCov(), SVDTopN(), SVDTrunc(), SVDPI(), SVDTaylor(), SVDPade())
 EPS = {torch.float64: 2.0**-52, torch.float32: 2.0**-23}
 dtypes = pytest.mark.parametrize("dtype", EPS)
 
 
 @dtypes
-def test_search_and_formula_agree(dtype):
-    records = upper_bounds(METHODS, dtype)
-    assert [r["method"] for r in records] == list(METHODS)
-    for record in records:
-        assert record["by_search"] == pytest.approx(record["by_formula"], rel=1e-6), record
+@pytest.mark.parametrize("method", KERNELS, ids=str)
+def test_search_and_formula_agree(method, dtype):
+    searched, _ = bound_by_search(of_pairs(method.rule), dtype)
+    assert searched == pytest.approx(method.kernel_bound(dtype).value, rel=1e-6)
 
 
 @dtypes
@@ -35,15 +39,15 @@ def test_search_and_formula_agree(dtype):
         (SVDTaylor(degree=9), lambda eps: 10 / eps),
         (SVDPI(iterations=9), lambda eps: 9 / eps),
         (SVDTrunc(bound=100.0), lambda eps: 100.0),
-        ("mpn-cov", lambda eps: eps**-2),
+        (MPNCov(), lambda eps: eps**-2),
         (SVDPade(degree=9), lambda eps: eps**-2),
         (SVDPade(degree=2**60), lambda eps: max(2**60 / eps, eps**-2)),
         (SVDNewton(iterations=3), lambda eps: 27 / 8),
-        ("exact", lambda eps: 1.0),
+        (Exact(), lambda eps: 1.0),
     ],
 )
 def test_values(method, bound, dtype):
-    assert bound_by_formula(method, dtype).value == pytest.approx(bound(EPS[dtype]), rel=1e-12)
+    assert method.kernel_bound(dtype).value == pytest.approx(bound(EPS[dtype]), rel=1e-12)
 
 
 @pytest.mark.parametrize("rule", [Taylor(5), Pade(5), Truncated(1e6), Ordinary()])
@@ -60,22 +64,19 @@ def test_no_spectrum_exceeds_the_bound_of_the_search(rule):
         assert float(rule(lam).abs().max()) <= best
 
 
-def test_triggers():
-    """The eigenvalues that the search found are those that the text names."""
-    eps = EPS[torch.float64]
-    for record in upper_bounds(METHODS):
-        i, j = record["found_at_i"], record["found_at_j"]
-        match record["trigger"]:
-            case "lam_i = lam_j = eps":
-                assert (i, j) == (eps, eps)
-            case "lam_i and lam_j are eps and the next number above it":
-                assert (i, j) == (math.nextafter(eps, 1), eps)
-            case "|lam_i - lam_j| <= 1 / T":
-                assert abs(i - j) <= 1e-10
-            case "lam_i = lam_j = 0, tr P = 1":
-                assert (i, j) == (0, 0)
-            case other:
-                pytest.fail(other)
+TRIGGERS = {
+    "lam_i = lam_j = eps": lambda i, j, eps: (i, j) == (eps, eps),
+    "lam_i and lam_j are eps and the next number above it": lambda i, j, eps: (
+        (i, j) == (math.nextafter(eps, 1), eps)
+    ),
+    "|lam_i - lam_j| <= 1 / T": lambda i, j, eps: abs(i - j) <= 1e-10,
+}
+
+
+@pytest.mark.parametrize("method", KERNELS, ids=str)
+def test_the_eigenvalues_that_the_search_finds_are_those_that_the_text_names(method):
+    _, (j, i) = bound_by_search(of_pairs(method.rule))
+    assert TRIGGERS[method.kernel_bound().trigger](i, j, EPS[torch.float64])
 
 
 @pytest.mark.parametrize("iterations", [1, 2, 5, 10])
@@ -95,8 +96,6 @@ def test_the_gradient_of_exact_stays_within_its_bound():
     assert float(gradient.norm()) * math.sqrt(50) <= 2 * float(G.norm())
 
 
-def test_methods_without_a_bound():
-    for name in ("isqrt-cov", "log"):
-        with pytest.raises(ValueError, match="has no kernel, or none with a known bound"):
-            bound_by_formula(name)
-    assert upper_bounds(["isqrt-cov"]) == []
+@pytest.mark.parametrize("name", ["isqrt-cov", "log"])
+def test_methods_without_a_kernel_have_no_bound(name):
+    assert resolve_method(name).kernel_bound() is None

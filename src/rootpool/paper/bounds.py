@@ -1,4 +1,4 @@
-r"""How large a kernel entry can become: by formula, and by a search.
+r"""How large a kernel entry can become, by a search; by formula it is ``Method.kernel_bound``.
 
 A kernel method sees eigenvalues that are at least a floor (eps in the paper). The kernel is largest
 where two eigenvalues are small and either equal or one unit in the last place apart, which at eps is
@@ -8,39 +8,14 @@ where two eigenvalues are small and either equal or one unit in the last place a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 
 import torch
 from torch import Tensor
 
-from rootpool.analysis import Record
 from rootpool.linalg import GradientRule
-from rootpool.nn import KernelBound, Method, SVDNewton, resolve_method
 from rootpool.nn.published import PairKernel
 
-__all__ = [
-    "bound_by_formula",
-    "bound_by_search",
-    "newton_bound_by_search",
-    "of_pairs",
-    "upper_bounds",
-]
-
-
-def bound_by_formula(method: str | Method, dtype: torch.dtype = torch.float64) -> KernelBound:
-    """The largest kernel entry that a method can meet in some precision.
-
-    For ``svd-newton``, which has no kernel, the largest divided difference of the iteration, in the
-    unit where the trace is one. For ``exact`` the largest coefficient of its gradient to the features.
-
-    >>> bound_by_formula("svd-trunc").value
-    10000000000.0
-    """
-    method = resolve_method(method)
-    bound = method.kernel_bound(dtype)
-    if bound is None:
-        raise ValueError(f"{method} has no kernel, or none with a known bound")
-    return bound
+__all__ = ["bound_by_search", "newton_bound_by_search", "of_pairs"]
 
 
 def _candidates(dtype: torch.dtype) -> Tensor:
@@ -111,30 +86,3 @@ def newton_bound_by_search(iterations: int, points: int = 400) -> tuple[float, t
     k = int(quotient.abs().argmax())
     i, j = divmod(k, len(a))
     return float(quotient[i, j].abs()), (float(a[i]), float(a[j]))
-
-
-def upper_bounds(methods: Iterable[str], dtype: torch.dtype = torch.float64) -> list[Record]:
-    """For each of the methods that has a kernel: its bound by formula and by search."""
-    records: list[Record] = []
-    for name in methods:
-        method = resolve_method(name)
-        rule = getattr(method, "rule", None)
-        if isinstance(method, SVDNewton):
-            searched, pair = newton_bound_by_search(method.iterations)
-        elif isinstance(rule, GradientRule):
-            searched, pair = bound_by_search(of_pairs(rule), dtype)
-        else:
-            continue
-        bound = bound_by_formula(method, dtype)
-        records.append(
-            {
-                "method": name,
-                "formula": bound.formula,
-                "by_formula": bound.value,
-                "by_search": searched,
-                "trigger": bound.trigger,
-                "found_at_i": pair[1],
-                "found_at_j": pair[0],
-            }
-        )
-    return records
