@@ -45,7 +45,7 @@ cover: $(VENV)/.ready  ## line and branch coverage of linalg by its own tests, a
 
 core: $(CORE)/.ready  ## tests of linalg and nn on the oldest Python and torch, with no extra; coverage of linalg
 	$(CORE_PY) .ci/only_torch.py
-	$(CORE_PY) -m pytest -q $(CORE_PATHS) --cov=src/rootpool/linalg --cov-branch --cov-fail-under=95
+	$(CORE_PY) -m pytest -q --numprocesses auto --maxprocesses 8 --dist worksteal $(CORE_PATHS) --cov=src/rootpool/linalg --cov-branch --cov-fail-under=95
 
 portable: $(VENV)/.ready  ## the numerics as other CPUs would run them, a minute each; prints which
 	$(PY) scripts/portable.py
