@@ -38,7 +38,6 @@ class Loss:
     digits: Callable[..., mpmath.mpf]
     inputs: dict[str, Tensors]
     symmetric: bool = False  # the inputs are symmetric matrices
-    twice: bool = True  # has second derivatives
 
 
 @functools.cache  # and so drawn outside of vmap
@@ -147,7 +146,6 @@ LOSSES = {
             "fewer than dimensions": (matrices.random(4, 6),),
             "as many as kept": (matrices.random(3, 4),),
         },
-        twice=False,
     ),
     "eigvalsh": Loss(
         lambda A: eigvalsh(A).sin().sum(),

@@ -9,15 +9,52 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import pytest
 import torch
 from torch import Tensor
 
 from matrices import random
-from rootpool.linalg import eigh, inv_sqrtm, logm, newton_schulz, powm, sqrtm, svd
+from rootpool.linalg import (
+    Minimax,
+    bures_wasserstein,
+    canonical_correlations,
+    eigh,
+    eigvalsh,
+    expm,
+    frechet_distance,
+    inv_sqrtm,
+    inverse_root,
+    leading_projector,
+    logm,
+    newton_schulz,
+    orthogonalize,
+    polar,
+    powm,
+    principal_subspace,
+    rotation,
+    sqrtm,
+    svd,
+    svdvals,
+)
 from rootpool.nn import covariance, covariance_pool
 
-REAL = "covariances are those of real features"
-ONCE = "its gradient is not the derivative of the root"
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a transformation is refused, and the error that says so."""
+
+    reason: str
+    error: str
+
+
+REAL = Refusal("covariances are those of real features", "expects floating-point features")
+REAL_ROTATION = Refusal("a rotation is real", "rotation expects real matrices")
+ONCE = Refusal(
+    "its gradient is not the derivative of the root", "second derivatives .* do not exist"
+)
+RULE = Refusal("a rule is not the derivative of anything", "gradient rule .* do not exist")
+TENSOR = Refusal("not implemented for a tensor", "with a tensor as exponent are not implemented")
+LEARNED = Refusal("not implemented for learned filters", "learned filters are not implemented")
 
 
 @dataclass(frozen=True)
@@ -27,22 +64,31 @@ class Row:
     call: Callable[[Tensor], Tensor]
     sample: Callable[..., Tensor]
     symmetric: bool = True
-    refuses: dict[str, str] = field(default_factory=dict)
+    refuses: dict[str, Refusal] = field(default_factory=dict)
 
 
-def definite(dtype: torch.dtype = torch.float64) -> Tensor:
-    A = (
-        random(3, 3, dtype=dtype)
-        if not dtype.is_complex
-        else torch.complex(
-            random(3, 3, dtype=dtype.to_real()), random(3, 3, dtype=dtype.to_real(), seed=1)
-        )
-    )
+def numbers(*shape: int, dtype: torch.dtype, seed: int = 0) -> Tensor:
+    if not dtype.is_complex:
+        return random(*shape, dtype=dtype, seed=seed)
+    parts = (random(*shape, dtype=dtype.to_real(), seed=seed + k) for k in (0, 1))
+    return torch.complex(*parts)
+
+
+def definite(dtype: torch.dtype = torch.float64, *lead: int) -> Tensor:
+    A = numbers(*lead, 3, 3, dtype=dtype)
     return A @ A.mH + torch.eye(3, dtype=dtype, device=A.device)
+
+
+def two_definite(dtype: torch.dtype = torch.float64) -> Tensor:
+    return definite(dtype, 2)
 
 
 def features(dtype: torch.dtype = torch.float64) -> Tensor:
     return random(2, 3, 4, dtype=dtype)
+
+
+def of_shape(*shape: int) -> Callable[..., Tensor]:
+    return lambda dtype=torch.float64: numbers(*shape, dtype=dtype)
 
 
 def projector(A: Tensor) -> Tensor:
@@ -50,9 +96,14 @@ def projector(A: Tensor) -> Tensor:
     return _product(U, U)
 
 
-def polar(A: Tensor) -> Tensor:
+def polar_by_svd(A: Tensor) -> Tensor:
     U, _, Vh = svd(A)
     return _product(U, Vh.mH)
+
+
+def subspace(X: Tensor) -> Tensor:
+    V = principal_subspace(X, 2)
+    return _product(V, V)
 
 
 def _product(A: Tensor, B: Tensor) -> Tensor:
@@ -60,41 +111,72 @@ def _product(A: Tensor, B: Tensor) -> Tensor:
     return (A.unsqueeze(-2) * B.conj().unsqueeze(-3)).sum(-1)
 
 
-def matrix(call: Callable[[Tensor], Tensor], **refuses: str) -> Row:
+def matrix(call: Callable[[Tensor], Tensor], **refuses: Refusal) -> Row:
     return Row(call, definite, refuses=refuses)
 
 
-def pooling(method: str, **refuses: str) -> Row:
+def general(call: Callable[[Tensor], Tensor], *shape: int, **refuses: Refusal) -> Row:
+    return Row(call, of_shape(*shape), symmetric=False, refuses=refuses)
+
+
+def of_two(call: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """A function of two matrices as one of both together, ``(..., 2, m, n)``."""
+    return lambda Z: call(*Z.unbind(-3))
+
+
+def pooling(method: str, **refuses: Refusal) -> Row:
     call = lambda X: covariance_pool(X, method)  # noqa: E731
     return Row(call, features, symmetric=False, refuses={"complex": REAL, **refuses})
+
+
+def learned(method: str) -> Row:
+    return pooling(method, gradgrad=LEARNED, hessian=LEARNED)
 
 
 FUNCTIONS: dict[str, Row] = {
     "sqrtm": matrix(sqrtm),
     "inv_sqrtm": matrix(inv_sqrtm),
     "logm": matrix(logm),
+    "expm": matrix(lambda A: expm(A / 4)),  # so that differences keep their digits
+    "inverse_root(A, 4)": matrix(lambda A: inverse_root(A, 4)),
     "powm(A, 0.3)": matrix(lambda A: powm(A, 0.3)),
     "powm(A, tensor)": matrix(
         lambda A: powm(A, torch.full((), 0.3, dtype=torch.float64, device=A.device)),
-        gradgrad="not implemented for a tensor",
-        hessian="not implemented for a tensor",
+        gradgrad=TENSOR,
+        hessian=TENSOR,
     ),
-    "sqrtm(rule='pade')": matrix(
-        lambda A: sqrtm(A, rule="pade"),
-        gradgrad="a rule is not a derivative",
-        hessian="a rule is not a derivative",
-    ),
+    "sqrtm(rule='pade')": matrix(lambda A: sqrtm(A, rule="pade"), gradgrad=RULE, hessian=RULE),
     "sqrtm(eigenvalue_floor=2)": matrix(lambda A: sqrtm(A, eigenvalue_floor=2.0)),
     "newton_schulz": matrix(lambda A: newton_schulz(A).root),
+    "newton_schulz(Minimax())": matrix(lambda A: newton_schulz(A, Minimax()).root),
+    "eigvalsh": matrix(eigvalsh),
+    "svdvals": general(svdvals, 4, 3),
     "eigh: eigenvalues": matrix(lambda A: eigh(A).eigenvalues),
     "eigh: projector": matrix(projector),
     "svd: singular values": Row(lambda A: svd(A).S, definite, symmetric=False),
-    "svd: polar factor": Row(polar, definite, symmetric=False),
+    "svd: polar factor": Row(polar_by_svd, definite, symmetric=False),
+    "orthogonalize, tall": general(orthogonalize, 4, 3),
+    "orthogonalize, wide": general(orthogonalize, 2, 3),
+    "orthogonalize, square": general(orthogonalize, 3, 3),
+    "polar: H": general(lambda A: polar(A).H, 4, 3),
+    "rotation": general(rotation, 3, 3, complex=REAL_ROTATION),
+    "leading_projector": matrix(lambda A: leading_projector(A, 2)),
+    "principal_subspace": general(subspace, 5, 3),
+    "principal_subspace, N < d": general(subspace, 4, 5),
+    "bures_wasserstein": Row(of_two(bures_wasserstein), two_definite),
+    "frechet_distance": general(of_two(frechet_distance), 2, 5, 3),
+    "frechet_distance, N < d": general(of_two(frechet_distance), 2, 3, 4),
+    "canonical_correlations": general(of_two(canonical_correlations), 2, 6, 3),
+    "canonical_correlations, N < d": general(
+        of_two(lambda X, Y: canonical_correlations(X, Y[..., :2], 0.1)), 2, 4, 5
+    ),
     "covariance": Row(covariance, features, symmetric=False, refuses={"complex": REAL}),
     "covariance_pool('exact')": pooling("exact"),
     "covariance_pool('svd-pade')": pooling("svd-pade", gradgrad=ONCE, hessian=ONCE),
     "covariance_pool('isqrt-cov')": pooling("isqrt-cov"),
     "covariance_pool('log')": pooling("log"),
+    "covariance_pool('learned-power')": learned("learned-power"),
+    "covariance_pool('learned-mixture')": learned("learned-mixture"),
 }
 
 
@@ -215,7 +297,18 @@ def check_complex(row: Row) -> None:
 
 def check_float32(row: Row) -> None:
     A = row.sample(torch.float64)
+    assert row.call(A.float()).dtype == torch.float32
     _close(_gradient(_loss(row), A.float()).double(), _gradient(_loss(row), A), 1e-4)
+
+
+def check_float64(row: Row) -> None:
+    """By differences of the sixth order, whose own error is near that of rounding."""
+    A, loss = row.sample(), _loss(row)
+    assert row.call(A).dtype == torch.float64
+    V = _direction(A)
+    parts = [(1.5, 1), (-0.6, 2), (0.1, 3)]
+    slope = sum(weight * _numeric(loss, A, V, k * 5e-4) for weight, k in parts)
+    _close(_inner(_gradient(loss, A), V), slope, 1e-9)
 
 
 TRANSFORMATIONS: dict[str, Callable[[Row], None]] = {
@@ -230,5 +323,16 @@ TRANSFORMATIONS: dict[str, Callable[[Row], None]] = {
     "autocast": check_autocast,
     "complex": check_complex,
     "float32": check_float32,
+    "float64": check_float64,
 }
-REFUSALS = (RuntimeError, TypeError)
+
+
+def outcome(row: Row, transformation: str) -> bool:
+    """True if the transformation works, False if it is refused as the row says; else an error."""
+    check, refusal = TRANSFORMATIONS[transformation], row.refuses.get(transformation)
+    if refusal is None:
+        check(row)
+        return True
+    with pytest.raises((RuntimeError, TypeError), match=refusal.error):
+        check(row)
+    return False

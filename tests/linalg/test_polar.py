@@ -119,6 +119,27 @@ def test_derivative_of_a_rotation_that_is_not_unique_is_an_error():
         assert matrices.refused(lambda: gradient(A))  # noqa: B023
 
 
+def test_a_first_derivative_by_two_backwards_needs_no_second_one():
+    """``torch.autograd.functional.jvp`` differentiates the backward, but only in what flows back."""
+    A = torch.diag(torch.tensor([1.0, 1.0, 0.0])).double()  # no second derivative here
+    E = matrices.random(3, 3)
+    _, got = torch.autograd.functional.jvp(orthogonalize, A, E)
+    assert torch.allclose(got, torch.func.jvp(orthogonalize, (A,), (E,))[1])
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+@pytest.mark.parametrize("shape", [(3, 3), (4, 2), (2, 4)])
+def test_complex_factors(shape, dtype):
+    A = torch.complex(matrices.random(*shape), matrices.random(*shape, seed=1)).to(dtype)
+    Q, H = polar(A)
+    tolerance = 5 * allowed(dtype, 4)
+    identity = Q.mH @ Q if shape[0] >= shape[1] else Q @ Q.mH
+    assert torch.allclose(Q @ H, A, atol=tolerance)
+    assert torch.allclose(identity, torch.eye(min(shape), dtype=dtype), atol=tolerance)
+    assert torch.equal(H, H.mH)
+    assert not Q.is_conj()
+
+
 def test_gradient_beyond_the_range_is_an_error():
     A = (1e-310 * torch.eye(2).double()).requires_grad_()
     with pytest.raises(
@@ -131,7 +152,7 @@ def test_broken_derivatives_inside_a_batch_touch_nothing_else():
     good = with_singular_values(3, 3, [2.0, 2.0, 1.0])
     batch = torch.stack([good, torch.zeros(3, 3).double()])
     G = matrices.random(3, 3)
-    both = torch.func.grad(lambda A: (rotation(A) * G).sum())(batch)
+    both = torch.vmap(torch.func.grad(lambda A: (rotation(A) * G).sum()))(batch)
     alone = torch.func.grad(lambda A: (rotation(A) * G).sum())(good)
     assert relative_error(both[0], alone) < 1e-13
 
@@ -143,5 +164,7 @@ def test_bad_input():
         orthogonalize(torch.zeros(3))
     with pytest.raises(TypeError, match="polar expects float32 or float64"):
         polar(torch.zeros(3, 3, dtype=torch.float16))
+    with pytest.raises(TypeError, match="rotation expects real matrices, got"):
+        rotation(torch.eye(3, dtype=torch.complex64))
     with pytest.raises(ValueError, match=r"A\[1\] has NaN"):
         polar(torch.stack([torch.eye(2), torch.full((2, 2), torch.nan)]))

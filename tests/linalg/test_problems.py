@@ -53,9 +53,8 @@ def test_derivatives_by_differences(name):
             continue  # differences would see the gap
         inputs = [A.clone().requires_grad_() for A in inputs]
         assert torch.autograd.gradcheck(of_symmetric(loss), inputs)
-    if loss.twice:
-        inputs = [A.clone().requires_grad_() for A in loss.inputs["generic"]]
-        assert torch.autograd.gradgradcheck(of_symmetric(loss), inputs)
+    inputs = [A.clone().requires_grad_() for A in loss.inputs["generic"]]
+    assert torch.autograd.gradgradcheck(of_symmetric(loss), inputs)
 
 
 @losses

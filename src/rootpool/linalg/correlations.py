@@ -14,14 +14,14 @@ __all__ = ["canonical_correlations"]
 
 
 def _whitened(X: Tensor, ridge: float) -> Tensor:
-    r"""``X`` ``(..., N, p)``, centred, to :math:`X (X^T X + r I)^{-1/2}`; by the smaller of two matrices.
+    r"""``X`` ``(..., N, p)``, centred, to :math:`X (X^H X + r I)^{-1/2}`; by the smaller of two matrices.
 
-    Both :math:`X (X^T X + r I)^{-1/2}` and :math:`(X X^T + r I)^{-1/2} X` are the same matrix.
+    Both :math:`X (X^H X + r I)^{-1/2}` and :math:`(X X^H + r I)^{-1/2} X` are the same matrix.
     """
     N, p = X.shape[-2:]
     X = (X - X.mean(-2, keepdim=True)) / (N - 1) ** 0.5
     few = p >= N and ridge > 0  # without a ridge, centred samples make the smaller matrix singular
-    squared = X @ X.mT if few else X.mT @ X
+    squared = X @ X.mH if few else X.mH @ X
     squared = squared + ridge * torch.eye(squared.shape[-1], dtype=X.dtype, device=X.device)
     return inv_sqrtm(squared) @ X if few else X @ inv_sqrtm(squared)
 
@@ -38,7 +38,7 @@ def canonical_correlations(X: Tensor, Y: Tensor, ridge: float = 0.0) -> Tensor:
     then, and the gradient is as exact as elsewhere.
 
     Args:
-        X: the first view, samples in rows, ``(..., N, p)``, float32 or float64.
+        X: the first view, samples in rows, ``(..., N, p)``, real or complex.
         Y: the second view of the same samples, ``(..., N, q)``.
         ridge: added to the variances, in their units; 0 needs covariances of full rank.
 
@@ -62,4 +62,4 @@ def canonical_correlations(X: Tensor, Y: Tensor, ridge: float = 0.0) -> Tensor:
         )
     if not ridge >= 0:
         raise ValueError(f"ridge must not be negative, got {ridge!r}")
-    return svdvals(_whitened(X, ridge).mT @ _whitened(Y, ridge))
+    return svdvals(_whitened(X, ridge).mH @ _whitened(Y, ridge))

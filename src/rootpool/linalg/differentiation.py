@@ -24,6 +24,7 @@ __all__ = [
     "apply",
     "hermitian_part",
     "hold",
+    "is_mapped",
     "mode_for",
     "remember",
     "stand_in",
@@ -133,8 +134,14 @@ class Held:
 
 def hold(tensor: Tensor, *others: Tensor) -> Tensor | Held:
     """Hide a tensor from autograd; not from transformations, which need to see all tensors."""
-    seen = torch.compiler.is_compiling() or within_dual_level()
-    return tensor if seen or any(map(is_transformed, (tensor, *others))) else Held(tensor)
+    seen = torch.compiler.is_compiling() or is_mapped(tensor, *others)
+    return tensor if seen else Held(tensor)
+
+
+def is_mapped(*tensors: Tensor) -> bool:
+    """Whether forward mode, or a transformation of ``torch.func``, is at work on these tensors."""
+    traced = torch.compiler.is_compiling()
+    return within_dual_level() or (not traced and any(map(is_transformed, tensors)))
 
 
 def add(a: Tensor | None, b: Tensor | None) -> Tensor | None:

@@ -1,35 +1,35 @@
 r"""Distances of Gaussians: Bures-Wasserstein between covariances, Frechet between features.
 
-For factors of two covariances, :math:`A = X^T X` and :math:`B = Y^T Y`, the Wasserstein distance of the
+For factors of two covariances, :math:`A = X^H X` and :math:`B = Y^H Y`, the Wasserstein distance of the
 centred Gaussians is that of the best aligned factors,
 
 .. math:: d^2 = \mathrm{tr} A + \mathrm{tr} B - 2\, \mathrm{tr} (A^{1/2} B A^{1/2})^{1/2}
-              = \|X\|^2 + \|Y\|^2 - 2 \|X Y^T\|_*
-              = \|X - Q Y\|^2 + \|Y - Q^T Q\, Y\|^2,
+              = \|X\|^2 + \|Y\|^2 - 2 \|X Y^H\|_*
+              = \|X - Q Y\|^2 + \|Y - Q^H Q\, Y\|^2,
 
-with the polar factor Q of :math:`X Y^T`. The last form subtracts no large numbers: the distance of close
+with the polar factor Q of :math:`X Y^H`. The last form subtracts no large numbers: the distance of close
 Gaussians keeps its digits and is never negative. As Q is the best alignment, the gradient needs no
 derivative of it:
 
-.. math:: \bar X = 2 g\, (X - Q Y), \qquad \bar Y = 2 g\, (Y - Q^T X).
+.. math:: \bar X = 2 g\, (X - Q Y), \qquad \bar Y = 2 g\, (Y - Q^H X).
 
-Nothing is divided by. Q is a function of X and Y again when that is differentiated once more, with the
-derivative of :func:`orthogonalize`.
+Nothing is divided by. When that is differentiated once more, Q changes with X and Y by the derivative
+of :func:`orthogonalize`.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from .checks import check_matrix, check_range, check_square, checked_like_forward, checks_enabled
+from .checks import check_matrix, check_range, check_square
 from .decompose import roundoff, svd_forward
-from .differentiation import mode_for
 from .functions import sqrtm
-from .polar import turned
+from .polar import Nearest
 from .precision import without_autocast
+from .smooth import Factors, Smooth, differentiable
 
 __all__ = ["bures_wasserstein", "frechet_distance"]
 
@@ -50,96 +50,71 @@ def _expanded(E: Tensor | None, T: Tensor) -> Tensor:
     return T if E is None else E @ T
 
 
-class _Alignment(torch.autograd.Function):
-    """``(X, Y) -> d2, X - Q Y, Y - Q^T X`` for ``X`` ``(..., N, d)`` and ``Y`` ``(..., M, d)``."""
+def _squares(A: Tensor) -> Tensor:
+    return (A.conj() * A).real.sum((-2, -1)) if A.is_complex() else A.square().sum((-2, -1))
 
-    generate_vmap_rule = True
 
-    @staticmethod
-    def forward(X: Tensor, Y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+@dataclass(frozen=True)
+class _Apart(Smooth):
+    """``d2`` of ``Z``, X above Y. The factors are X, Y and half of the gradient."""
+
+    rows: int  # of X
+
+    @property
+    def name(self) -> str:
+        return "distances of Gaussians"
+
+    def value(self, Z: Tensor) -> tuple[Tensor, ...]:
+        X, Y = self._split(Z)
         (E_X, T_X), (E_Y, T_Y) = _reduced(X), _reduced(Y)
-        U, s, Vh = svd_forward(T_X @ T_Y.mT, False, None)
+        U, s, Vh = svd_forward(T_X @ T_Y.mH, False, None)
         Q = (U * (s > roundoff(s)).unsqueeze(-2)) @ Vh
-        apart_X, apart_Y = T_X - Q @ T_Y, T_Y - Q.mT @ T_X
-        rest = T_Y - Q.mT @ (Q @ T_Y)
-        squared = apart_X.square().sum((-2, -1)) + rest.square().sum((-2, -1))
-        return squared, _expanded(E_X, apart_X), _expanded(E_Y, apart_Y)
+        apart_X, apart_Y = T_X - Q @ T_Y, T_Y - Q.mH @ T_X
+        squared = _squares(apart_X) + _squares(T_Y - Q.mH @ (Q @ T_Y))
+        apart = torch.cat([_expanded(E_X, apart_X), _expanded(E_Y, apart_Y)], -2)
+        return squared, X.clone(), Y.clone(), apart
 
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        _, apart_X, apart_Y = output
-        ctx.checked = checks_enabled()
-        ctx.set_materialize_grads(False)
-        ctx.mark_non_differentiable(apart_X, apart_Y)
-        ctx.save_for_backward(*inputs, apart_X, apart_Y)
-        ctx.save_for_forward(*inputs, apart_X, apart_Y)
+    def like_value(self, factors: Factors) -> Tensor:
+        apart = factors[2][..., 0, 0]
+        return apart.real if apart.is_complex() else apart
 
-    @staticmethod
-    @checked_like_forward
-    @without_autocast
-    def backward(ctx: Any, g: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
-        if g is None:
-            return None, None
-        apart_X, apart_Y = _residuals(*ctx.saved_tensors)
-        factor = 2 * g[..., None, None]
-        return factor * apart_X, factor * apart_Y
+    def push(self, factors: Factors, dZ: Tensor) -> Tensor:
+        return 2 * _inner(factors[2], dZ)
 
+    def pull(self, factors: Factors, g: Tensor) -> Tensor:
+        return 2 * g[..., None, None] * factors[2]
 
-class _AlignmentForward(_Alignment):
-    @staticmethod
-    def jvp(ctx: Any, dX: Tensor | None, dY: Tensor | None) -> tuple[Tensor | None, ...]:
-        apart_X, apart_Y = _residuals(*ctx.saved_tensors)
-        change = torch.zeros_like(apart_X[..., 0, 0])
-        for direction, apart in ((dX, apart_X), (dY, apart_Y)):
-            if direction is not None:
-                change = change + 2 * (direction * apart).sum((-2, -1))
-        return change, None, None
+    def bend(self, factors: Factors, g: Tensor, dZ: Tensor) -> Tensor:
+        return 2 * g[..., None, None] * self._change(factors, dZ)
 
+    def second(self, factors: Factors, v: Tensor, w: Tensor) -> Tensor:
+        return 2 * _inner(self._change(factors, v), w)
 
-class _Residuals(torch.autograd.Function):
-    """``(X, Y) -> X - Q Y, Y - Q^T X``, both known already; half of the gradient of the distance."""
+    def _split(self, Z: Tensor) -> tuple[Tensor, Tensor]:
+        return Z[..., : self.rows, :], Z[..., self.rows :, :]
 
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(X: Tensor, Y: Tensor, apart_X: Tensor, apart_Y: Tensor) -> tuple[Tensor, Tensor]:
-        return apart_X.clone(), apart_Y.clone()
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        ctx.save_for_backward(*inputs[:2])
-        ctx.save_for_forward(*inputs[:2])
-
-    @staticmethod
-    def backward(ctx: Any, W_X: Tensor, W_Y: Tensor) -> tuple[Tensor | None, ...]:
-        # The Jacobian of a gradient is symmetric, so it is its own transpose.
-        X, Y = ctx.saved_tensors
-        return (*_change_of_residuals(X, Y, W_X, W_Y), None, None)
+    def _change(self, factors: Factors, dZ: Tensor) -> Tensor:
+        """The change of X - Q Y and Y - Q^H X along ``dZ``."""
+        (X, Y, _), (dX, dY) = factors, self._split(dZ)
+        cross, change = X @ Y.mH, dX @ Y.mH + X @ dY.mH
+        wide = cross.shape[-2] < cross.shape[-1]
+        nearest = Nearest(proper=False)
+        Q, *aligned = nearest.value(cross.mH if wide else cross)
+        dQ = nearest.push(aligned, change.mH if wide else change)
+        Q, dQ = (Q.mH, dQ.mH) if wide else (Q, dQ)
+        return torch.cat([dX - dQ @ Y - Q @ dY, dY - dQ.mH @ X - Q.mH @ dX], -2)
 
 
-class _ResidualsForward(_Residuals):
-    @staticmethod
-    def jvp(ctx: Any, dX: Tensor | None, dY: Tensor | None, *_: Any) -> tuple[Tensor, Tensor]:
-        X, Y = ctx.saved_tensors
-        dX = torch.zeros_like(X) if dX is None else dX
-        dY = torch.zeros_like(Y) if dY is None else dY
-        return _change_of_residuals(X, Y, dX, dY)
-
-
-def _change_of_residuals(X: Tensor, Y: Tensor, dX: Tensor, dY: Tensor) -> tuple[Tensor, Tensor]:
-    Q, dQ = turned(X @ Y.mT, dX @ Y.mT + X @ dY.mT)
-    return dX - dQ @ Y - Q @ dY, dY - dQ.mT @ X - Q.mT @ dX
-
-
-def _residuals(X: Tensor, Y: Tensor, apart_X: Tensor, apart_Y: Tensor) -> tuple[Tensor, Tensor]:
-    kind = mode_for(_Residuals, _ResidualsForward)
-    residuals: tuple[Tensor, Tensor] = kind.apply(X, Y, apart_X, apart_Y)
-    return residuals
+def _inner(A: Tensor, B: Tensor) -> Tensor:
+    product = A.conj() * B
+    return (product.real if product.is_complex() else product).sum((-2, -1))
 
 
 def _squared_distance(X: Tensor, Y: Tensor) -> Tensor:
-    squared: Tensor = mode_for(_Alignment, _AlignmentForward).apply(X, Y)[0]
-    return squared
+    # torch.broadcast_shapes would import half of the compiler.
+    lead = torch.broadcast_tensors(X.new_empty(X.shape[:-2]), Y.new_empty(Y.shape[:-2]))[0].shape
+    Z = torch.cat([A.expand(*lead, *A.shape[-2:]) for A in (X, Y)], -2)
+    return differentiable(_Apart(X.shape[-2]), Z)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -158,7 +133,7 @@ def bures_wasserstein(A: Tensor, B: Tensor) -> Tensor:
     along changes that keep the rank, as for :func:`sqrtm`.
 
     Args:
-        A: symmetric matrices ``(..., n, n)``, float32 or float64.
+        A: symmetric or complex Hermitian matrices ``(..., n, n)``.
         B: the same shape and dtype, or batch dimensions that broadcast.
 
     Returns:
@@ -177,7 +152,7 @@ def bures_wasserstein(A: Tensor, B: Tensor) -> Tensor:
             "bures_wasserstein expects matrices of one size and dtype, got "
             f"{tuple(A.shape)} {A.dtype} and {tuple(B.shape)} {B.dtype}"
         )
-    return _squared_distance(*_broadcast(sqrtm(A), sqrtm(B)))
+    return _squared_distance(sqrtm(A), sqrtm(B))
 
 
 @without_autocast
@@ -194,7 +169,7 @@ def frechet_distance(X: Tensor, Y: Tensor) -> Tensor:
     ordinary.
 
     Args:
-        X: features in rows, ``(..., N, d)`` with N of at least 2, float32 or float64.
+        X: features in rows, ``(..., N, d)`` with N of at least 2, real or complex.
         Y: the same with M rows, ``(..., M, d)``.
 
     Returns:
@@ -221,16 +196,9 @@ def frechet_distance(X: Tensor, Y: Tensor) -> Tensor:
         )
     means = X.mean(-2, keepdim=True), Y.mean(-2, keepdim=True)
     centred = ((t - mean) / (t.shape[-2] - 1) ** 0.5 for t, mean in zip((X, Y), means, strict=True))
-    between = (means[0] - means[1]).square().sum((-2, -1))
-    distance = between + _squared_distance(*_broadcast(*centred))
+    between = _squares(means[0] - means[1])
+    distance = between + _squared_distance(*centred)
     check_range(
         distance[..., None, None], "frechet_distance", X, Y, item="X", advice="scale the features"
     )
     return distance
-
-
-def _broadcast(X: Tensor, Y: Tensor) -> tuple[Tensor, Tensor]:
-    """Give both the same batch dimensions; their matrices may have different shapes."""
-    # torch.broadcast_shapes would import half of the compiler.
-    lead = torch.broadcast_tensors(X.new_empty(X.shape[:-2]), Y.new_empty(Y.shape[:-2]))[0].shape
-    return X.expand(*lead, *X.shape[-2:]), Y.expand(*lead, *Y.shape[-2:])

@@ -1,16 +1,16 @@
-r"""Polar factors and nearest rotations: gradients that divide by sums of singular values, never by gaps.
+r"""Polar factors and nearest rotations: derivatives that divide by sums of singular values, never by gaps.
 
-With :math:`A = U S V^T` and :math:`Q = U V^T`, the matrix :math:`H = Q^T A = V S V^T` is symmetric.
-Differentiating :math:`A = Q H` and taking the antisymmetric part of :math:`Q^T dA` gives a Lyapunov
-equation for :math:`\Omega = Q^T dQ`,
+With :math:`A = U S V^H` and :math:`Q = U V^H`, the matrix :math:`H = Q^H A = V S V^H` is Hermitian.
+Differentiating :math:`A = Q H` and taking the antihermitian part of :math:`Q^H dA` gives a Lyapunov
+equation for :math:`\Omega = Q^H dQ`,
 
-.. math:: H \Omega + \Omega H = Q^T dA - dA^T Q, \qquad
-          dQ = Q\, \Omega + (I - Q Q^T)\, dA\, H^{-1}
+.. math:: H \Omega + \Omega H = Q^H dA - dA^H Q, \qquad
+          dQ = Q\, \Omega + (I - Q Q^H)\, dA\, H^{-1}
 
 (for at least as many rows as columns; otherwise transpose). In the basis V the solution divides by
-:math:`s_i + s_j`. The map is its own transpose, so it is the backward as well. Everything in it is a
-differentiable function of A, Q and the direction, and the derivative of a Lyapunov solution is again
-a Lyapunov solution, so higher derivatives are exact, too.
+:math:`s_i + s_j`. The map is its own transpose, so it is the backward as well, and its derivative serves
+both modes. That follows by the product rule from the derivatives of Q, of
+:math:`dH = Q^H dA - \Omega H`, and of the solution of a Lyapunov equation, which is again one.
 
 The nearest rotation replaces U by U D with :math:`D = \mathrm{diag}(1, \dots, 1, \pm 1)`, such that
 the determinant is 1: then :math:`H = V D S V^T`, the smallest singular value may get a sign, and
@@ -21,27 +21,20 @@ Reference: Higham, *Functions of Matrices*, 2008, chapter 8.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.linalg import LinAlgError
 
-from .checks import (
-    check_matrix,
-    check_range,
-    check_square,
-    checked_like_forward,
-    checks_enabled,
-    first_index,
-    may_check,
-    name_item,
-)
+from .checks import check_matrix, check_range, check_square, first_index, may_check, name_item
 from .decompose import roundoff, svd_forward
-from .differentiation import mode_for
+from .differentiation import hermitian_part
 from .precision import without_autocast
+from .smooth import Factors, Smooth, differentiable
 
-__all__ = ["Polar", "orthogonalize", "polar", "rotation", "turned"]
+__all__ = ["Nearest", "Polar", "orthogonalize", "polar", "rotation"]
 
 _ADVICE = "scale the matrices, or keep their small singular values away from zero"
 
@@ -53,181 +46,120 @@ class Polar(NamedTuple):
     H: Tensor
 
 
-def _symmetric_part(A: Tensor) -> Tensor:
-    return (A + A.mT) / 2
-
-
-def _skew_part(A: Tensor) -> Tensor:
-    return (A - A.mT) / 2
-
-
 # --------------------------------------------------------------------------------------------------
-# Lyapunov equations in a known basis
+# The nearest matrix, and its derivatives
 
 
-class _Lyapunov(torch.autograd.Function):
-    """``(H, C) -> Y`` with ``H Y + Y H = C``; ``H`` stands only for its derivative.
+@dataclass(frozen=True)
+class Nearest(Smooth):
+    """``A -> Q`` for at least as many rows as columns.
 
-    ``V`` are the eigenvectors of H, and ``R`` the reciprocal sums of its eigenvalues, 0 where both are
-    zero. The derivative with respect to H needs a regular H, which ``owner`` names in the error; with
-    an empty name it is taken for granted.
+    The factors are ``U`` with its sign, singular values ``t`` with theirs, and ``V``. Where the rank is
+    not full, the columns of U and the singular values at round-off level are zero.
     """
 
-    generate_vmap_rule = True
+    proper: bool
+    solver_device: str | torch.device | None = None
 
-    @staticmethod
-    def forward(H: Tensor, R: Tensor, V: Tensor, C: Tensor, owner: str) -> Tensor:
-        return V @ (R * (V.mT @ C @ V)) @ V.mT
+    @property
+    def name(self) -> str:
+        return "the nearest rotation" if self.proper else "the polar factor"
 
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        H, R, V, _, ctx.owner = inputs
-        ctx.save_for_backward(H, R, V, output)
-        ctx.save_for_forward(H, R, V, output)
+    def value(self, A: Tensor) -> tuple[Tensor, ...]:
+        U, s, Vh = svd_forward(A, False, self.solver_device)
+        if self.proper:
+            n = s.shape[-1]
+            last = torch.arange(n, device=s.device) == n - 1
+            sign = torch.where(torch.linalg.det(U @ Vh) < 0, -1.0, 1.0).to(s.dtype)
+            signs = torch.where(last, sign.unsqueeze(-1), 1)
+        else:
+            signs = (s > roundoff(s)).to(s.dtype)
+        U = U * signs.unsqueeze(-2)
+        return U @ Vh, U, s * signs, Vh.mH.contiguous()
 
-    @staticmethod
-    def backward(ctx: Any, W: Tensor) -> tuple[Tensor | None, ...]:
-        H, R, V, Y = ctx.saved_tensors
-        Z = _lyapunov(H, R, V, W, ctx.owner)
-        if not ctx.needs_input_grad[0]:
-            return None, None, None, Z, None
-        g_H = -(Z @ Y.mT + Y.mT @ Z)
-        return _only_regular(g_H, R, ctx.owner), None, None, Z, None
+    def like_value(self, factors: Factors) -> Tensor:
+        return factors[0]
 
+    def push(self, factors: Factors, dA: Tensor) -> Tensor:
+        U, t, V = factors
+        if self.proper:
+            self._check_unique(t)
+        change = self._step(U, t, dA @ V)[0] @ V.mH
+        check_range(change, f"the derivative of {self.name}", dA, advice=_ADVICE)
+        return change
 
-class _LyapunovForward(_Lyapunov):
-    @staticmethod
-    def jvp(ctx: Any, dH: Tensor | None, dR: None, dV: None, dC: Tensor | None, _: None) -> Tensor:
-        H, R, V, Y = ctx.saved_tensors
-        total = torch.zeros_like(Y) if dC is None else dC
-        if dH is not None:
-            total = total - _only_regular(dH @ Y + Y @ dH, R, ctx.owner)
-        return _lyapunov(H, R, V, total, ctx.owner)
+    def pull(self, factors: Factors, g: Tensor) -> Tensor:
+        return self.push(factors, g)
 
+    def second(self, factors: Factors, v: Tensor, w: Tensor) -> Tensor:
+        U, t, V = factors
+        v, w = v @ V, w @ V
+        dQ, turn_w, X_w = self._step(U, t, w)
+        _, turn_v, X_v = self._step(U, t, v)
+        dH = hermitian_part(X_w - turn_w * t.unsqueeze(-2))
+        C = dQ.mH @ v
+        turned = self._reciprocal_sums(t) * (C - C.mH - dH @ turn_v - turn_v @ dH)
+        change = dQ @ turn_v + U @ turned
+        if U.shape[-2] > U.shape[-1]:
+            inverse = (1 / t).unsqueeze(-2)
+            change = change - (dQ @ X_v + U @ C) * inverse
+            change = change - ((v - U @ X_v) * inverse) @ (dH * inverse)
+        if self.proper:
+            self._check_unique(t)
+            return change @ V.mH
+        return self._only_full_rank(change @ V.mH, t)
 
-def _lyapunov(H: Tensor, R: Tensor, V: Tensor, C: Tensor, owner: str) -> Tensor:
-    solution: Tensor = mode_for(_Lyapunov, _LyapunovForward).apply(H, R, V, C, owner)
-    return solution
+    def bend(self, factors: Factors, g: Tensor, dA: Tensor) -> Tensor:
+        return self.second(factors, g, dA)
 
+    def _step(self, U: Tensor, t: Tensor, dA: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """``dQ``, ``Q^H dQ`` and ``Q^H dA``; all on the right, ``dA`` too, in the basis V."""
+        X = U.mH @ dA
+        turn = self._reciprocal_sums(t) * (X - X.mH)
+        change = U @ turn
+        if not self.proper:
+            null = t == 0
+            if U.shape[-2] == U.shape[-1]:  # outside of full rank there is nothing but rounding
+                null = null | ~null.any(-1, keepdim=True)
+            inverse = torch.where(null, 0, 1 / torch.where(null, 1, t))
+            change = change + (dA - U @ X) * inverse.unsqueeze(-2)
+        return change, turn, X
 
-def _only_regular(value: Tensor, R: Tensor, owner: str) -> Tensor:
-    """``value``, unless ``R`` has dropped a pair of zeros: an error then, or NaN where nobody can look."""
-    if not owner:
-        return value
-    singular = (R == 0).flatten(-2).any(-1)
-    if may_check(singular) and bool(singular.any()):
-        raise LinAlgError(
-            f"{owner} has no second derivative at {name_item(first_index(singular))}, whose rank is "
-            "not full; add a small matrix to it"
-        )
-    return torch.where(singular[..., None, None], torch.nan, value)
-
-
-# --------------------------------------------------------------------------------------------------
-# The nearest matrix, and its derivative
-
-
-class _Nearest(torch.autograd.Function):
-    """``A -> Q`` for at least as many rows as columns; ``R`` and ``V`` come along for the derivative."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(
-        A: Tensor, proper: bool, solver_device: str | torch.device | None
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        U, s, Vh = svd_forward(A, False, solver_device)
-        n = s.shape[-1]
-        level = roundoff(s)
-        if not proper:
-            s = torch.where(s <= level, 0, s)
-            sums = s.unsqueeze(-1) + s.unsqueeze(-2)
-            R = torch.where(sums == 0, 0, 1 / torch.where(sums == 0, 1, sums))
-            return (U * (s > 0).unsqueeze(-2)) @ Vh, R, Vh.mT.contiguous()
-        last = torch.arange(n, device=s.device) == n - 1
-        sign = torch.where(torch.linalg.det(U @ Vh) < 0, -1.0, 1.0).to(s.dtype)
-        signs = torch.where(last, sign.unsqueeze(-1), 1)
-        t = s * signs
+    def _reciprocal_sums(self, t: Tensor) -> Tensor:
+        """``1 / (t_i + t_j)``: 0 between two zeros, infinite where the rotation is not unique."""
         sums = t.unsqueeze(-1) + t.unsqueeze(-2)
+        if not self.proper:
+            return torch.where(sums == 0, 0, 1 / torch.where(sums == 0, 1, sums))
         # An antisymmetric matrix has no diagonal; a sum at round-off is a rotation that is not unique.
-        R = torch.where(sums <= level.unsqueeze(-1), torch.inf, 1 / sums).tril(-1)
-        return (U * signs.unsqueeze(-2)) @ Vh, R + R.mT, Vh.mT.contiguous()
+        R = torch.where(sums <= roundoff(t).unsqueeze(-1), torch.inf, 1 / sums).tril(-1)
+        return R + R.mT
 
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        A, ctx.proper, _ = inputs
-        Q, R, V = output
-        ctx.checked = checks_enabled()
-        ctx.set_materialize_grads(False)
-        ctx.mark_non_differentiable(R, V)
-        ctx.save_for_backward(A, Q, R, V)
-        ctx.save_for_forward(A, Q, R, V)
+    def _check_unique(self, t: Tensor) -> None:
+        if not may_check(t):  # then the derivative is infinite or NaN
+            return
+        singular = self._reciprocal_sums(t).isinf().flatten(-2).any(-1)
+        if bool(singular.any()):
+            raise LinAlgError(
+                f"the nearest rotation to {name_item(first_index(singular))} is not unique, so it has "
+                "no derivative: its two smallest singular values are equal and its determinant is "
+                "negative, or both are zero; keep such matrices out of the loss"
+            )
 
-    @staticmethod
-    @checked_like_forward
-    @without_autocast
-    def backward(ctx: Any, G: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
-        if G is None:
-            return None, None, None
-        A, Q, R, V = ctx.saved_tensors
-        return _derivative(A, Q, R, V, G, ctx.proper), None, None
-
-
-class _NearestForward(_Nearest):
-    @staticmethod
-    @checked_like_forward
-    @without_autocast
-    def jvp(ctx: Any, dA: Tensor, *_: None) -> tuple[Tensor | None, ...]:
-        A, Q, R, V = ctx.saved_tensors
-        return _derivative(A, Q, R, V, dA, ctx.proper), None, None
-
-
-def _derivative(A: Tensor, Q: Tensor, R: Tensor, V: Tensor, G: Tensor, proper: bool) -> Tensor:
-    if proper:
-        _check_unique(R)
-    owner = "" if proper else "the polar factor"
-    H = _symmetric_part(Q.mT @ A)
-    C = Q.mT @ G
-    turn = _skew_part(_lyapunov(H, R, V, C - C.mT, owner))
-    derivative = Q @ turn
-    if not proper:
-        identity = torch.eye(A.shape[-1], dtype=A.dtype, device=A.device).expand_as(H)
-        inverse = 2 * _lyapunov(H, R, V, identity, owner)
-        outside = (G - Q @ C) @ inverse
-        if A.shape[-2] == A.shape[-1]:  # then nothing but rounding is outside a factor of full rank
-            outside = torch.where((R == 0).flatten(-2).any(-1)[..., None, None], outside, 0)
-        derivative = derivative + outside
-    what = "the derivative of the rotation" if proper else "the derivative of the polar factor"
-    check_range(derivative, what, G, advice=_ADVICE)
-    return derivative
-
-
-def _check_unique(R: Tensor) -> None:
-    if not may_check(R):  # then the derivative is infinite or NaN
-        return
-    singular = R.isinf().flatten(-2).any(-1)
-    if bool(singular.any()):
-        raise LinAlgError(
-            f"the nearest rotation to {name_item(first_index(singular))} is not unique, so it has no "
-            "derivative: its two smallest singular values are equal and its determinant is "
-            "negative, or both are zero; keep such matrices out of the loss"
-        )
+    def _only_full_rank(self, second: Tensor, t: Tensor) -> Tensor:
+        """``second``, unless the rank is not full: an error then, or NaN where nobody can look."""
+        singular = (t == 0).any(-1)
+        if may_check(singular) and bool(singular.any()):
+            raise LinAlgError(
+                f"{self.name} has no second derivative at {name_item(first_index(singular))}, whose "
+                "rank is not full; add a small matrix to it"
+            )
+        return torch.where(singular[..., None, None], torch.nan, second)
 
 
 def _nearest(A: Tensor, proper: bool, solver_device: str | torch.device | None) -> Tensor:
     if A.shape[-2] < A.shape[-1]:
-        return _nearest(A.mT, proper, solver_device).mT
-    nearest: Tensor = mode_for(_Nearest, _NearestForward).apply(A, proper, solver_device)[0]
-    return nearest
-
-
-def turned(A: Tensor, dA: Tensor) -> tuple[Tensor, Tensor]:
-    """The polar factor of ``A`` ``(..., m, n)`` and its derivative along ``dA``, to differentiate on."""
-    if A.shape[-2] < A.shape[-1]:
-        Q, dQ = turned(A.mT, dA.mT)
-        return Q.mT, dQ.mT
-    Q, R, V = mode_for(_Nearest, _NearestForward).apply(A, False, None)
-    return Q, _derivative(A, Q, R, V, dA, False)
+        return _nearest(A.mH, proper, solver_device).mH.resolve_conj()
+    return differentiable(Nearest(proper, solver_device), A)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -236,22 +168,22 @@ def turned(A: Tensor, dA: Tensor) -> tuple[Tensor, Tensor]:
 
 @without_autocast
 def orthogonalize(A: Tensor, *, solver_device: str | torch.device | None = None) -> Tensor:
-    r"""The orthogonal polar factor :math:`Q = U V^T` of ``A``, the nearest matrix with orthonormal columns.
+    r"""The orthogonal polar factor :math:`Q = U V^H` of ``A``, the nearest matrix with orthonormal columns.
 
     (With orthonormal rows, if there are fewer rows than columns.) The derivative is
 
-    .. math:: dQ = U \left[ \frac{(X - X^T)_{ij}}{s_i + s_j} \right] V^T
-              + (I - U U^T)\, dA\, V S^{-1} V^T + U S^{-1} U^T dA\, (I - V V^T),
-              \qquad X = U^T dA\, V.
+    .. math:: dQ = U \left[ \frac{(X - X^H)_{ij}}{s_i + s_j} \right] V^H
+              + (I - U U^H)\, dA\, V S^{-1} V^H + U S^{-1} U^H dA\, (I - V V^H),
+              \qquad X = U^H dA\, V.
 
     It divides by no gap: equal singular values are ordinary. Where the rank is not full (singular
     values at round-off level, ``2 sqrt(k) eps max(s)``, count as zeros) the factor is that of the
     canonical polar decomposition, a partial isometry that is zero on the null space of ``A``. There
     the factor is not continuous, and the derivative is taken along changes that keep the rank.
-    Derivatives of every order are exact; from the second on they need full rank.
+    The second derivative is exact, too; it needs full rank.
 
     Args:
-        A: matrices ``(..., m, n)`` of any shape, float32 or float64.
+        A: matrices ``(..., m, n)`` of any shape, real or complex, of single or double precision.
         solver_device: where to decompose, as in :func:`eigh`.
 
     Returns:
@@ -273,10 +205,10 @@ def polar(A: Tensor, *, solver_device: str | torch.device | None = None) -> Pola
     r"""Polar decomposition :math:`A = Q H` of matrices of any shape and rank.
 
     :math:`Q` is :func:`orthogonalize` of ``A``, with its derivative and its conventions where the rank
-    is not full. :math:`H = Q^T A = (A^T A)^{1/2}` is symmetric, positive semi-definite and unique.
+    is not full. :math:`H = Q^H A = (A^H A)^{1/2}` is Hermitian, positive semi-definite and unique.
 
     Args:
-        A: matrices ``(..., m, n)``, float32 or float64.
+        A: matrices ``(..., m, n)``, real or complex, of single or double precision.
         solver_device: where to decompose, as in :func:`eigh`.
 
     Returns:
@@ -290,7 +222,7 @@ def polar(A: Tensor, *, solver_device: str | torch.device | None = None) -> Pola
     """
     check_matrix(A, "polar")
     Q = _nearest(A, False, solver_device)
-    return Polar(Q, _symmetric_part(Q.mT @ A))
+    return Polar(Q, hermitian_part(Q.mH @ A))
 
 
 @without_autocast
@@ -313,11 +245,11 @@ def rotation(A: Tensor, *, solver_device: str | torch.device | None = None) -> T
         solver_device: where to decompose, as in :func:`eigh`.
 
     Returns:
-        ``R`` ``(..., n, n)``, orthogonal with determinant 1. Derivatives of every order are exact.
+        ``R`` ``(..., n, n)``, orthogonal with determinant 1; twice differentiable.
 
     Raises:
         torch.linalg.LinAlgError: in the backward, where the nearest rotation is not unique to working
-            precision (not under ``torch.compile`` and ``torch.func``: there it is infinite or NaN).
+            precision (not under ``torch.compile`` and ``torch.vmap``: there it is infinite or NaN).
 
     References: Kabsch, Acta Crystallographica A32, 1976; Umeyama, IEEE PAMI 13(4), 1991.
 
@@ -325,4 +257,8 @@ def rotation(A: Tensor, *, solver_device: str | torch.device | None = None) -> T
     tensor([1., 1., 1.])
     """
     check_square(A, "rotation")
+    if A.is_complex():
+        raise TypeError(
+            f"rotation expects real matrices, got {A.dtype}; orthogonalize gives the nearest unitary one"
+        )
     return _nearest(A, True, solver_device)

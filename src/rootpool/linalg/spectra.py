@@ -1,33 +1,35 @@
 r"""Eigenvalues and singular values alone, with gradients that divide by nothing.
 
-.. math:: \bar A = U\, \mathrm{diag}(g)\, U^T \qquad\text{and}\qquad \bar A = U\, \mathrm{diag}(g)\, V^T
+.. math:: \bar A = U\, \mathrm{diag}(g)\, U^H \qquad\text{and}\qquad \bar A = U\, \mathrm{diag}(g)\, V^H
 
 for upstream gradients :math:`g`. At ties this is the gradient of every loss that is a symmetric function
 of the values, and a generalised one of all others (Lewis 1996). The next derivative moves the vectors.
-In their basis, with :math:`E = U^T dA\, U`,
+In their basis, with :math:`E = U^H dA\, U`,
 
 .. math:: d\bar A = U \left( \mathrm{diag}(dg) +
-          \left[ \frac{g_i - g_j}{\lambda_i - \lambda_j} E_{ij} \right]_{i \ne j} \right) U^T,
+          \left[ \frac{g_i - g_j}{\lambda_i - \lambda_j} E_{ij} \right]_{i \ne j} \right) U^H,
 
-and for singular values the same with the symmetric part of :math:`X = U^T dA\, V`, besides
-:math:`(g_i + g_j)/(s_i + s_j)` for the antisymmetric part and :math:`g_i/s_i` outside the ranges of U and
+and for singular values the same with the Hermitian part of :math:`X = U^H dA\, V`, besides
+:math:`(g_i + g_j)/(s_i + s_j)` for the antihermitian part and :math:`g_i/s_i` outside the ranges of U and
 V. At a tie the quotient 0/0 stands for a derivative of the loss that g alone does not tell: an error.
+The inner product of that with another change is linear in g, and its coefficients are the second
+derivatives of the values.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.linalg import LinAlgError
 
-from ._solvers import EIGH, SVD, Factors, Solver
+from ._solvers import EIGH, SVD, Solver
+from ._solvers import Factors as Solution
 from .checks import (
     check_matrix,
     check_square,
-    checked_like_forward,
-    checks_enabled,
     first_index,
     is_plain,
     is_watched,
@@ -35,176 +37,125 @@ from .checks import (
     name_item,
 )
 from .decompose import _solve, eigh_forward, roundoff, svd_forward
-from .differentiation import mode_for
+from .differentiation import hermitian_part
 from .precision import without_autocast
+from .smooth import Factors, Smooth, differentiable
 
 __all__ = ["eigvalsh", "svdvals"]
 
 
 # --------------------------------------------------------------------------------------------------
-# One pair of Functions for both: an eigendecomposition is a singular value decomposition with U = V
+# One function for both: an eigendecomposition is a singular value decomposition with U = V
 
 
-class _Values(torch.autograd.Function):
-    """``A -> lam`` (or ``s``); the vectors come along, and are not differentiated."""
+@dataclass(frozen=True)
+class _Values(Smooth):
+    """``A -> lam`` or ``s``; the factors are these values, U and V."""
 
-    generate_vmap_rule = True
+    symmetric: bool
+    solver_device: str | torch.device | None = None
 
-    @staticmethod
-    def forward(
-        A: Tensor, symmetric: bool, solver_device: str | torch.device | None
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        if symmetric:
-            lam, U = eigh_forward(A, "triangle", "eigvalsh", solver_device)
-            return lam, U, U.clone()
-        U, s, Vh = svd_forward(A, False, solver_device)
-        return s, U, Vh.mT.contiguous()
+    @property
+    def name(self) -> str:
+        return "eigvalsh" if self.symmetric else "svdvals"
 
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        A, ctx.symmetric, _ = inputs
-        values, U, V = output
-        ctx.checked = checks_enabled()
-        ctx.set_materialize_grads(False)
-        ctx.mark_non_differentiable(U, V)
-        ctx.save_for_backward(A, values, U, V)
-        ctx.save_for_forward(A, values, U, V)
+    def value(self, A: Tensor) -> tuple[Tensor, ...]:
+        if self.symmetric:
+            values, U = eigh_forward(A, "triangle", self.name, self.solver_device)
+            return values, values.clone(), U, U.clone()
+        U, values, Vh = svd_forward(A, False, self.solver_device)
+        return values, values.clone(), U, Vh.mH.contiguous()
 
-    @staticmethod
-    @checked_like_forward
-    @without_autocast
-    def backward(ctx: Any, g: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
-        if g is None:
-            return None, None, None
-        A, values, U, V = ctx.saved_tensors
-        return _matrix(A, values, U, V, g, ctx.symmetric), None, None
+    def like_value(self, factors: Factors) -> Tensor:
+        return factors[0]
 
+    def push(self, factors: Factors, dA: Tensor) -> Tensor:
+        values, U, V = factors
+        return torch.where(self._alive(values), _real((U.conj() * (dA @ V)).sum(-2)), 0)
 
-class _ValuesForward(_Values):
-    @staticmethod
-    @checked_like_forward
-    @without_autocast
-    def jvp(ctx: Any, dA: Tensor, *_: None) -> tuple[Tensor | None, ...]:
-        _, values, U, V = ctx.saved_tensors
-        change = _diagonal(U, dA, V)
-        return torch.where(_alive(values, ctx.symmetric), change, 0), None, None
+    def pull(self, factors: Factors, g: Tensor) -> Tensor:
+        values, U, V = factors
+        return (U * torch.where(self._alive(values), g, 0).unsqueeze(-2)) @ V.mH
 
-
-class _Matrix(torch.autograd.Function):
-    """``g -> U diag(g) V^T``, the gradient; ``A`` stands for the derivative of U and V."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(
-        A: Tensor, values: Tensor, U: Tensor, V: Tensor, g: Tensor, symmetric: bool
-    ) -> Tensor:
-        return (U * torch.where(_alive(values, symmetric), g, 0).unsqueeze(-2)) @ V.mT
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        *tensors, ctx.symmetric = inputs
-        ctx.checked = checks_enabled()
-        ctx.save_for_backward(*tensors)
-        ctx.save_for_forward(*tensors)
-
-    @staticmethod
-    @checked_like_forward
-    @without_autocast
-    def backward(ctx: Any, W: Tensor) -> tuple[Tensor | None, ...]:
-        A, values, U, V, g = ctx.saved_tensors
-        W = (W + W.mT) / 2 if ctx.symmetric else W
-        g_g = torch.where(_alive(values, ctx.symmetric), _diagonal(U, W, V), 0)
-        g_A = _Turned.apply(values, U, V, g, W, ctx.symmetric) if ctx.needs_input_grad[0] else None
-        return g_A, None, None, None, g_g, None
-
-
-class _MatrixForward(_Matrix):
-    @staticmethod
-    @checked_like_forward
-    @without_autocast
-    def jvp(ctx: Any, dA: Tensor | None, *rest: Any) -> Tensor:
-        A, values, U, V, g = ctx.saved_tensors
-        dg = rest[3]
-        total = torch.zeros_like(A)
-        if dg is not None:
-            total = total + _matrix(A, values, U, V, dg, ctx.symmetric)
-        if dA is not None:
-            dA = (dA + dA.mT) / 2 if ctx.symmetric else dA
-            total = total + _Turned.apply(values, U, V, g, dA, ctx.symmetric)
-        return total
-
-
-class _Turned(torch.autograd.Function):
-    """What turning U and V along ``W`` does to ``U diag(g) V^T``; a further derivative is refused."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(
-        values: Tensor, U: Tensor, V: Tensor, g: Tensor, W: Tensor, symmetric: bool
-    ) -> Tensor:
-        _check_simple(values, symmetric)
-        X = U.mT @ W @ V
-        gap = values.unsqueeze(-1) - values.unsqueeze(-2)
-        rise = g.unsqueeze(-1) - g.unsqueeze(-2)
-        diagonal = torch.eye(gap.shape[-1], dtype=torch.bool, device=gap.device)
-        # 0/0 at a tie that could not be looked at is NaN, as it should be.
-        K = torch.where(diagonal, 0, rise / torch.where(diagonal, 1, gap))
-        if symmetric:
-            return U @ (K * X) @ V.mT
-        sums = values.unsqueeze(-1) + values.unsqueeze(-2)
-        inner = K * (X + X.mT) / 2 + (g.unsqueeze(-1) + g.unsqueeze(-2)) / sums * (X - X.mT) / 2
-        ratio = (g / values).unsqueeze(-2)
-        turned = U @ inner @ V.mT
-        if U.shape[-2] > U.shape[-1]:
-            turned = turned + ((W @ V - U @ X) * ratio) @ V.mT
-        if V.shape[-2] > V.shape[-1]:
-            turned = turned + (U * ratio) @ (U.mT @ W - X @ V.mT)
+    def bend(self, factors: Factors, g: Tensor, dA: Tensor) -> Tensor:
+        _, U, V = factors
+        apart, together, left, right = self._quotients(factors, dA)
+        g_i, g_j = g.unsqueeze(-1), g.unsqueeze(-2)
+        inner = (g_i - g_j) * apart
+        if together is not None:
+            inner = inner + (g_i + g_j) * together
+        turned = U @ inner @ V.mH
+        if left is not None:
+            turned = turned + (left * g_j) @ V.mH
+        if right is not None:
+            turned = turned + (U * g_j) @ right.mH
         return turned
 
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        pass
+    def second(self, factors: Factors, v: Tensor, w: Tensor) -> Tensor:
+        _, U, V = factors
+        apart, together, left, right = self._quotients(factors, w)
+        v = self._part(v)
+        X = (U.mH @ v @ V).conj()
+        pairs = _real(X * apart)
+        total = pairs.sum(-1) - pairs.sum(-2)
+        if together is not None:
+            pairs = _real(X * together)
+            total = total + pairs.sum(-1) + pairs.sum(-2)
+        if left is not None:
+            total = total + _real((v @ V).conj() * left).sum(-2)
+        if right is not None:
+            total = total + _real((v.mH @ U).conj() * right).sum(-2)
+        return total
 
-    @staticmethod
-    def backward(ctx: Any, *_: Tensor) -> tuple[None, ...]:
-        raise RuntimeError(
-            "third derivatives of eigenvalues and singular values are not implemented"
-        )
+    def _quotients(
+        self, factors: Factors, dA: Tensor
+    ) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]:
+        """What bend is a sum of: by differences and by sums of g, and outside the ranges of U and V."""
+        values, U, V = factors
+        self._check_simple(values)
+        dA = self._part(dA)
+        X = U.mH @ dA @ V
+        gap = values.unsqueeze(-1) - values.unsqueeze(-2)
+        diagonal = torch.eye(gap.shape[-1], dtype=torch.bool, device=gap.device)
+        # 0/0 at a tie that could not be looked at is NaN, as it should be.
+        apart = torch.where(diagonal, 0, hermitian_part(X) / torch.where(diagonal, 1, gap))
+        if self.symmetric:
+            return apart, None, None, None
+        together = (X - X.mH) / 2 / (values.unsqueeze(-1) + values.unsqueeze(-2))
+        column = values.unsqueeze(-2)
+        left = (dA @ V - U @ X) / column if U.shape[-2] > U.shape[-1] else None
+        right = (dA.mH @ U - V @ X.mH) / column if V.shape[-2] > V.shape[-1] else None
+        return apart, together, left, right
+
+    def _check_simple(self, values: Tensor) -> None:
+        """Raise where two values are equal, or a singular value is zero, to working precision."""
+        if not may_check(values) or values.shape[-1] == 0:
+            return
+        level = roundoff(values)
+        bad = (values.diff(dim=-1).abs() <= level).any(-1)
+        what = "equal eigenvalues"
+        if not self.symmetric:
+            bad = bad | (values <= level).any(-1)
+            what = "equal or zero singular values"
+        if bool(bad.any()):
+            raise LinAlgError(
+                f"the second derivative of {self.name} at {name_item(first_index(bad))} needs more of "
+                f"the loss than its gradient, because the matrix has {what}; write the loss as the "
+                "trace of a matrix function, which is exact there"
+            )
+
+    def _part(self, dA: Tensor) -> Tensor:
+        return hermitian_part(dA) if self.symmetric else dA
+
+    def _alive(self, values: Tensor) -> Tensor:
+        """Singular values that are zero have vectors of their own on each side: no gradient goes there."""
+        if self.symmetric:
+            return torch.ones_like(values, dtype=torch.bool)
+        return values > roundoff(values)
 
 
-def _matrix(A: Tensor, values: Tensor, U: Tensor, V: Tensor, g: Tensor, symmetric: bool) -> Tensor:
-    matrix: Tensor = mode_for(_Matrix, _MatrixForward).apply(A, values, U, V, g, symmetric)
-    return matrix
-
-
-def _diagonal(U: Tensor, W: Tensor, V: Tensor) -> Tensor:
-    """The diagonal of ``U^T W V``, without the rest."""
-    return (U * (W @ V)).sum(-2)
-
-
-def _alive(values: Tensor, symmetric: bool) -> Tensor:
-    """Singular values that are zero have vectors of their own on each side: no gradient goes there."""
-    return torch.ones_like(values, dtype=torch.bool) if symmetric else values > roundoff(values)
-
-
-def _check_simple(values: Tensor, symmetric: bool) -> None:
-    """Raise where two values are equal, or a singular value is zero, to working precision."""
-    if not may_check(values) or values.shape[-1] == 0:
-        return
-    level = roundoff(values)
-    bad = (values.diff(dim=-1).abs() <= level).any(-1)
-    what, name = "equal eigenvalues", "eigvalsh"
-    if not symmetric:
-        bad = bad | (values <= level).any(-1)
-        what, name = "equal or zero singular values", "svdvals"
-    if bool(bad.any()):
-        raise LinAlgError(
-            f"the second derivative of {name} at {name_item(first_index(bad))} needs more of the loss "
-            f"than its gradient, because the matrix has {what}; write the loss as the trace of a "
-            "matrix function, which is exact there"
-        )
+def _real(A: Tensor) -> Tensor:
+    return A.real if A.is_complex() else A
 
 
 # --------------------------------------------------------------------------------------------------
@@ -218,8 +169,8 @@ def _values_only(name: str, run: Any, solver: Solver, place: int) -> Solver:
         for attempt in solver.ladder(A):
             yield lambda attempt=attempt: (attempt()[place],)
 
-    def allocate(A: Tensor) -> Factors:
-        return (A.new_empty(*A.shape[:-2], min(A.shape[-2:])),)
+    def allocate(A: Tensor) -> Solution:
+        return (A.new_empty(*A.shape[:-2], min(A.shape[-2:]), dtype=A.dtype.to_real()),)
 
     return Solver(name, lambda A: (run(A),), allocate, solver.reads, ladder)
 
@@ -228,19 +179,16 @@ _EIGVALSH = _values_only("eigvalsh", torch.linalg.eigvalsh, EIGH, 0)
 _SVDVALS = _values_only("svdvals", torch.linalg.svdvals, SVD[False], 1)
 
 
-def _values(A: Tensor, symmetric: bool, solver_device: str | torch.device | None) -> Tensor:
+def _values(A: Tensor, f: _Values, solver: Solver) -> Tensor:
     if is_plain(A) and not is_watched(A):
-        solver, caller = (_EIGVALSH, "eigvalsh") if symmetric else (_SVDVALS, "svdvals")
-        (alone,) = _solve(solver, A.to(solver_device) if solver_device else A, caller)
+        (alone,) = _solve(solver, A.to(f.solver_device) if f.solver_device else A, f.name)
         return alone.to(A.device)
-    kind = mode_for(_Values, _ValuesForward)
-    values: Tensor = kind.apply(A, symmetric, solver_device)[0]
-    return values
+    return differentiable(f, A)
 
 
 @without_autocast
 def eigvalsh(A: Tensor, *, solver_device: str | torch.device | None = None) -> Tensor:
-    r"""Eigenvalues of symmetric ``A`` with the gradient :math:`U\, \mathrm{diag}(g)\, U^T`.
+    r"""Eigenvalues of symmetric or Hermitian ``A`` with the gradient :math:`U\, \mathrm{diag}(g)\, U^H`.
 
     A drop-in for :func:`torch.linalg.eigvalsh`: the lower triangle alone is read, and the gradient is
     symmetric. At ties it is right for every loss that does not depend on the order of equal
@@ -248,7 +196,7 @@ def eigvalsh(A: Tensor, *, solver_device: str | torch.device | None = None) -> T
     losses that are sums over eigenvalues use the trace of :func:`matrix_function`, which has them.
 
     Args:
-        A: symmetric matrices ``(..., n, n)``, float32 or float64.
+        A: symmetric or complex Hermitian matrices ``(..., n, n)`` of single or double precision.
         solver_device: where to decompose, as in :func:`eigh`.
 
     Returns:
@@ -263,12 +211,12 @@ def eigvalsh(A: Tensor, *, solver_device: str | torch.device | None = None) -> T
             [0., 1.]])
     """
     check_square(A, "eigvalsh")
-    return _values(A, True, solver_device)
+    return _values(A, _Values(True, solver_device), _EIGVALSH)
 
 
 @without_autocast
 def svdvals(A: Tensor, *, solver_device: str | torch.device | None = None) -> Tensor:
-    r"""Singular values of ``A`` with the gradient :math:`U\, \mathrm{diag}(g)\, V^T`.
+    r"""Singular values of ``A`` with the gradient :math:`U\, \mathrm{diag}(g)\, V^H`.
 
     A drop-in for :func:`torch.linalg.svdvals`. Equal singular values are as in :func:`eigvalsh`. A
     singular value that is zero (at round-off level, ``2 sqrt(k) eps max(s)``) has no derivative: no
@@ -276,7 +224,7 @@ def svdvals(A: Tensor, *, solver_device: str | torch.device | None = None) -> Te
     derivatives are right where the singular values differ and none is zero, and an error elsewhere.
 
     Args:
-        A: matrices ``(..., m, n)``, float32 or float64.
+        A: matrices ``(..., m, n)``, real or complex, of single or double precision.
         solver_device: where to decompose, as in :func:`eigh`.
 
     Returns:
@@ -288,4 +236,4 @@ def svdvals(A: Tensor, *, solver_device: str | torch.device | None = None) -> Te
     True
     """
     check_matrix(A, "svdvals")
-    return _values(A, False, solver_device)
+    return _values(A, _Values(False, solver_device), _SVDVALS)

@@ -5,12 +5,19 @@ on the others. Its divided differences vanish between two kept or two dropped ei
 :math:`1/(\lambda_i - \lambda_j)` across the cut: ties on either side are ordinary. Where the cut itself
 falls into a tie, the subspace is not defined.
 
-From data :math:`X = U S V^T` (rows are samples), the first k columns of V turn towards the others by
+From data :math:`X = U S V^H` (rows are samples), the first k columns of V turn towards the others by
 
-.. math:: v_j^T dv_i = \frac{s_i M_{ij} + s_j M_{ji}}{(s_i - s_j)(s_i + s_j)}, \qquad M = U^T dX\, V,
+.. math:: v_j^H dv_i = \frac{s_i \bar M_{ij} + s_j M_{ji}}{(s_i - s_j)(s_i + s_j)}, \qquad M = U^H dX\, V,
 
-for i kept and j dropped, and out of the range of V by :math:`(I - V V^T)\, dX^T u_i / s_i`. How they turn
-among themselves is left open: no loss that depends on the subspace alone can tell.
+for i kept and j dropped, and out of the range of V by :math:`(I - V V^H)\, dX^H u_i / s_i`. How they turn
+among themselves is left open: no loss that depends on the subspace alone can tell. We let them turn as
+little as possible: near X the basis is the polar factor of :math:`P V_k`, with the projector P on the
+subspace. That is :math:`V_k + dP\, V_k + \tfrac12 (d^2 P + dP\, dP) V_k`, and P is twice the lower right
+block of the leading projector of
+
+.. math:: E = \begin{pmatrix} 0 & X \\ X^H & 0 \end{pmatrix},
+
+whose eigenvalues are the singular values and their negatives: nothing is squared there either.
 """
 
 from __future__ import annotations
@@ -18,28 +25,19 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.linalg import LinAlgError
 
-from .checks import (
-    check_matrix,
-    check_range,
-    check_square,
-    checked_like_forward,
-    checks_enabled,
-    first_index,
-    may_check,
-    name_item,
-)
-from .decompose import roundoff, svd_forward
-from .differentiation import mode_for
-from .functions import _apply
+from .checks import check_matrix, check_range, check_square, first_index, may_check, name_item
+from .decompose import eigh_forward, roundoff, svd_forward
+from .differentiation import hermitian_part
+from .functions import _apply, second_derivative
 from .parameters import check_at_least
 from .precision import without_autocast
 from .scalar import ScalarFunction
+from .smooth import Factors, Smooth, differentiable
 
 __all__ = ["LeadingProjector", "leading_projector", "principal_subspace"]
 
@@ -112,7 +110,7 @@ class LeadingProjector(ScalarFunction):
 def leading_projector(
     A: Tensor, k: int, *, solver_device: str | torch.device | None = None
 ) -> Tensor:
-    r"""Orthogonal projector :math:`P = U_k U_k^T` on the span of the k largest eigenvectors of ``A``.
+    r"""Orthogonal projector :math:`P = U_k U_k^H` on the span of the k largest eigenvectors of ``A``.
 
     .. math:: dP = U \left( L \circ (U^T dA\, U) \right) U^T, \qquad
               L_{ij} = \frac{1}{|\lambda_i - \lambda_j|} \text{ across the cut, else } 0
@@ -120,7 +118,7 @@ def leading_projector(
     Exact, also in second derivatives, at ties among the kept and among the dropped eigenvalues.
 
     Args:
-        A: symmetric matrices ``(..., n, n)``, float32 or float64; need not be definite.
+        A: symmetric or complex Hermitian matrices ``(..., n, n)``; need not be definite.
         k: how many eigenvectors, 1 to n.
         solver_device: where to decompose, as in :func:`eigh`.
 
@@ -157,82 +155,89 @@ def _check_count(k: int, most: int, caller: str, A: Tensor) -> None:
 # Of data
 
 
-class _PrincipalBasis(torch.autograd.Function):
-    """``X -> V_k``; the decomposition comes along."""
+@dataclass(frozen=True)
+class _PrincipalBasis(Smooth):
+    """``X -> V_k``; the factors are U, s and V^H."""
 
-    generate_vmap_rule = True
+    k: int
+    solver_device: str | torch.device | None = None
 
-    @staticmethod
-    def forward(
-        X: Tensor, k: int, solver_device: str | torch.device | None
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        U, s, Vh = svd_forward(X, False, solver_device)
-        return Vh[..., :k, :].mT.contiguous(), U, s, Vh
+    @property
+    def name(self) -> str:
+        return "principal_subspace"
 
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        X, ctx.k, _ = inputs
-        _, U, s, Vh = output
-        ctx.checked = checks_enabled()
-        ctx.set_materialize_grads(False)
-        ctx.mark_non_differentiable(U, s, Vh)
-        ctx.save_for_backward(X, U, s, Vh)
-        ctx.save_for_forward(X, U, s, Vh)
+    def value(self, X: Tensor) -> tuple[Tensor, ...]:
+        U, s, Vh = svd_forward(X, False, self.solver_device)
+        return Vh[..., : self.k, :].mH.contiguous().resolve_conj(), U, s, Vh
 
-    @staticmethod
-    @checked_like_forward
-    @without_autocast
-    def backward(ctx: Any, G: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
-        if G is None:
-            return None, None, None
-        return _PrincipalGradient.apply(*ctx.saved_tensors, G, ctx.k), None, None
+    def like_value(self, factors: Factors) -> Tensor:
+        return factors[2][..., : self.k, :].mH
 
-
-class _PrincipalBasisForward(_PrincipalBasis):
-    @staticmethod
-    @checked_like_forward
-    @without_autocast
-    def jvp(ctx: Any, dX: Tensor, *_: None) -> tuple[Tensor | None, ...]:
-        _, U, s, Vh = ctx.saved_tensors
-        k = ctx.k
-        M = U.mT @ dX @ Vh.mT
+    def push(self, factors: Factors, dX: Tensor) -> Tensor:
+        U, s, Vh = factors
+        k = self.k
+        M = U.mH @ dX @ Vh.mH
         long, short = _across(s, k, dX.shape[-1])
-        turn = long * M[..., :k, k:].mT + short * M[..., k:, :k]
-        change = Vh[..., k:, :].mT @ turn
+        change = Vh[..., k:, :].mH @ (long * M[..., :k, k:].mH + short * M[..., k:, :k])
         if dX.shape[-1] > s.shape[-1]:
-            step = dX.mT @ U[..., :k]
-            change = change + (step - Vh.mT @ (Vh @ step)) / s[..., None, :k]
-        return change, None, None, None
+            step = dX.mH @ U[..., :k]
+            change = change + (step - Vh.mH @ (Vh @ step)) / s[..., None, :k]
+        return change
 
-
-class _PrincipalGradient(torch.autograd.Function):
-    """The transpose of the map above; a further derivative is refused."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(X: Tensor, U: Tensor, s: Tensor, Vh: Tensor, G: Tensor, k: int) -> Tensor:
-        B = Vh @ G
-        _warn_of_basis(B[..., :k, :])
-        long, short = _across(s, k, X.shape[-1])
-        gradient = U[..., :k] @ (long * B[..., k:, :]).mT @ Vh[..., k:, :]
+    def pull(self, factors: Factors, g: Tensor) -> Tensor:
+        U, s, Vh = factors
+        k = self.k
+        B = Vh @ g
+        long, short = _across(s, k, g.shape[-2])
+        gradient = U[..., :k] @ (long * B[..., k:, :]).mH @ Vh[..., k:, :]
         gradient = gradient + U[..., k:] @ (short * B[..., k:, :]) @ Vh[..., :k, :]
-        if X.shape[-1] > s.shape[-1]:
-            outside = (G - Vh.mT @ B) / s[..., None, :k]
-            gradient = gradient + U[..., :k] @ outside.mT
-        check_range(gradient, "the gradient of principal_subspace", G, item="X", advice="scale X")
+        if g.shape[-2] > s.shape[-1]:
+            outside = (g - Vh.mH @ B) / s[..., None, :k]
+            gradient = gradient + U[..., :k] @ outside.mH
+        check_range(gradient, "the gradient of principal_subspace", g, item="X", advice="scale X")
         return gradient
 
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        pass
+    def inspect(self, factors: Factors, g: Tensor) -> None:
+        """Warn if the loss turns with the basis: for a subspace ``V_k^H g`` is Hermitian."""
+        if not may_check(g):
+            return
+        C = self.like_value(factors).mH @ g
+        allowed = math.sqrt(torch.finfo(g.dtype).eps) * g.abs().flatten(-2).sum(-1)
+        if bool(((C - C.mH).abs().flatten(-2).sum(-1) > allowed).any()):
+            warnings.warn(
+                "the loss depends on the basis inside the principal subspace, and principal_subspace "
+                "has the derivative of the subspace alone; use a function of V @ V.mH, or svd",
+                stacklevel=2,
+            )
 
-    @staticmethod
-    def backward(ctx: Any, *_: Tensor) -> tuple[None, ...]:
-        raise RuntimeError(
-            "second derivatives of principal_subspace are not implemented; "
-            "leading_projector of the covariance has them"
-        )
+    def bend(self, factors: Factors, g: Tensor, dX: Tensor) -> Tensor:
+        V, N = self.like_value(factors), dX.shape[-2]
+        # <g, d2P V> is the inner product of the projector of E with g V^H in its lower right block.
+        corner = _embedded(torch.zeros_like(dX), hermitian_part(g @ V.mH))
+        bent = self._second_of_projector(factors, corner, _embedded(dX))[..., :N, N:]
+        inside = self.push(factors, dX) @ hermitian_part(V.mH @ g)
+        return 4 * bent + self.pull(factors, inside)
+
+    def second(self, factors: Factors, v: Tensor, w: Tensor) -> Tensor:
+        V, N = self.like_value(factors), v.shape[-2]
+        bent = self._second_of_projector(factors, _embedded(v), _embedded(w))[..., N:, N:]
+        inside = hermitian_part(self.push(factors, v).mH @ self.push(factors, w))
+        return 2 * bent @ V + V @ inside
+
+    def _second_of_projector(self, factors: Factors, G: Tensor, W: Tensor) -> Tensor:
+        U, s, Vh = factors
+        E = _embedded((U * s.unsqueeze(-2)) @ Vh)
+        lam, vectors = eigh_forward(E, "any", self.name, self.solver_device)
+        return second_derivative(lam, vectors, G, W, LeadingProjector(self.k))
+
+
+def _embedded(X: Tensor, corner: Tensor | None = None) -> Tensor:
+    """``[[0, X], [X^H, corner]]``."""
+    N, d = X.shape[-2:]
+    zeros = torch.zeros_like(X[..., :1, :1])
+    lower = zeros.expand(*X.shape[:-2], d, d) if corner is None else corner
+    above = torch.cat([zeros.expand(*X.shape[:-2], N, N), X], -1)
+    return torch.cat([above, torch.cat([X.mH, lower], -1)], -2)
 
 
 def _across(s: Tensor, k: int, d: int) -> tuple[Tensor, Tensor]:
@@ -246,19 +251,6 @@ def _across(s: Tensor, k: int, d: int) -> tuple[Tensor, Tensor]:
     return inverse * (s_i / (s_i + s_j)), inverse * (s_j / (s_i + s_j))
 
 
-def _warn_of_basis(C: Tensor) -> None:
-    """Warn if the loss turns with the basis: ``C = V_k^T dl/dV_k`` is symmetric for a subspace."""
-    if not may_check(C):
-        return
-    allowed = math.sqrt(torch.finfo(C.dtype).eps) * C.abs()
-    if bool(((C - C.mT).abs().flatten(-2).sum(-1) > allowed.flatten(-2).sum(-1)).any()):
-        warnings.warn(
-            "the loss depends on the basis inside the principal subspace, and principal_subspace has "
-            "the derivative of the subspace alone; use a function of V @ V.mT, or svd",
-            stacklevel=2,
-        )
-
-
 @without_autocast
 def principal_subspace(
     X: Tensor, k: int, *, solver_device: str | torch.device | None = None
@@ -267,16 +259,17 @@ def principal_subspace(
 
     The data are centred and never squared, so small principal components keep their digits. The
     gradient is that of the subspace: exact for every loss that depends on the basis :math:`V` through
-    :math:`V V^T` alone, also with ties among the kept and among the dropped directions. A loss that
+    :math:`V V^H` alone, also with ties among the kept and among the dropped directions. A loss that
     depends on more is reported by a warning (not under ``torch.compile`` or ``torch.func``).
 
     Args:
-        X: samples in rows, ``(..., N, d)``, float32 or float64.
+        X: samples in rows, ``(..., N, d)``, real or complex, of single or double precision.
         k: how many directions, 1 to ``min(N, d)``.
         solver_device: where to decompose, as in :func:`eigh`.
 
     Returns:
-        ``V`` ``(..., d, k)``, the leading direction first. ``X @ V`` are the principal components.
+        ``V`` ``(..., d, k)``, the leading direction first. ``X @ V`` are the principal components. Second
+        derivatives are exact too, and decompose matrices of the size N + d.
 
     Raises:
         torch.linalg.LinAlgError: in the backward, as for :func:`leading_projector`; also if the k-th
@@ -293,7 +286,4 @@ def principal_subspace(
     """
     check_matrix(X, "principal_subspace")
     _check_count(k, min(X.shape[-2:]), "principal_subspace", X)
-    centred = X - X.mean(-2, keepdim=True)
-    kind = mode_for(_PrincipalBasis, _PrincipalBasisForward)
-    basis: Tensor = kind.apply(centred, k, solver_device)[0]
-    return basis
+    return differentiable(_PrincipalBasis(k, solver_device), X - X.mean(-2, keepdim=True))

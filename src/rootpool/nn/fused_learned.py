@@ -1,7 +1,7 @@
 """The fused root of a method with trainable parameters: gradients to the features and to them.
 
-First derivatives in reverse mode, also under ``torch.compile``. Forward mode, ``torch.vmap`` and second
-derivatives, which :mod:`rootpool.nn.fused_derivatives` has for the other methods, are not implemented.
+First derivatives in reverse mode, also under ``torch.compile``. Forward mode and ``torch.vmap`` take the
+slower way, by covariances. Second derivatives are not implemented.
 """
 
 from __future__ import annotations
@@ -11,9 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rootpool.linalg import to_triangle
 from rootpool.linalg.checks import is_plain
+from rootpool.linalg.differentiation import is_mapped
 
+from .covariance import covariance, widened
 from .fused import allocate, decoded, encoded, root, root_gradient
+from .learned import ONCE
 from .spectral_roots import SpectralRoot
 
 __all__ = ["learned_root"]
@@ -118,10 +122,7 @@ class _LearnedGradients(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *_: Tensor) -> tuple[None, ...]:
-        raise RuntimeError(
-            "learned filters have no second derivative; use the method 'exact', or call the learned "
-            "filter on covariance(X)"
-        )
+        raise RuntimeError(ONCE)
 
 
 def learned_root(
@@ -136,6 +137,9 @@ def learned_root(
         output: ``"triangle"`` or ``"matrix"``.
         theta: the parameters of the method, ``(k,)``.
     """
+    if is_mapped(X, theta):
+        Q = method.at(theta.to(dtype))(covariance(widened(X, dtype)))
+        return (Q if output == "matrix" else to_triangle(Q)).to(X.dtype)
     differentiated = torch.is_grad_enabled() and (X.requires_grad or theta.requires_grad)
     if is_plain(X) and not differentiated:
         return _forward(X, theta, method, dtype, output, False)[0]

@@ -31,12 +31,14 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from rootpool.linalg import ScalarFunction, matrix_function
-from rootpool.linalg.decompose import eigh_forward
+from rootpool.linalg.parametric import ParametricFunction, parametric_function
+from rootpool.linalg.scalar import power_difference
 
 from .spectral_roots import SpectralRoot, assemble, power_of_two, relative
 
-__all__ = ["LearnedFilter", "LearnedMixture", "LearnedPower"]
+__all__ = ["ONCE", "LearnedFilter", "LearnedMixture", "LearnedPower"]
+
+ONCE = "second derivatives of learned filters are not implemented; the methods 'exact' and 'power' have them"
 
 
 class LearnedFilter(SpectralRoot):
@@ -105,14 +107,7 @@ class _Tuned(SpectralRoot):
     def __call__(self, P: Tensor) -> Tensor:
         trace = P.diagonal(dim1=-2, dim2=-1).sum(-1)[..., None, None]
         trace = torch.where(trace == 0, 1, trace)
-        F = matrix_function(P / trace, _Function(self.filter, self.theta.detach()))
-        if self.theta.requires_grad:
-            # What multiplies a zero whose derivative is one: the derivative by the parameters.
-            with torch.no_grad():
-                lam, U = eigh_forward(P / trace, "nonnegative", "learned filter", None)
-                slopes = self.filter.parameter_derivatives(lam, self.theta)
-            change = slopes @ (self.theta - self.theta.detach())
-            F = F + (U * change.unsqueeze(-2)) @ U.mT
+        F = parametric_function(P / trace, self.theta, _Spectral(self.filter))
         norm = torch.linalg.matrix_norm(F, keepdim=True)
         return F * (trace.sqrt() / torch.where(norm == 0, 1, norm))
 
@@ -171,25 +166,28 @@ def _by_value(s: Tensor, Z: Tensor) -> Tensor:
     return Z.diagonal(dim1=-2, dim2=-1) / (2 * torch.where(s == 0, 1, s))
 
 
-@dataclass(frozen=True, eq=False)
-class _Function(ScalarFunction):
-    """A filter at fixed parameters, for matrices whose trace is one."""
+@dataclass(frozen=True)
+class _Spectral(ParametricFunction):
+    """A filter as a function of matrices whose trace is one."""
 
     filter: LearnedFilter
-    theta: Tensor
 
     @property
-    def domain(self) -> str:
-        return "nonnegative"
+    def caller(self) -> str:
+        return "a learned filter"
 
-    def values(self, lam: Tensor) -> Tensor:
-        return self.filter.values(lam, self.theta)
+    @property
+    def once(self) -> str:
+        return ONCE
 
-    def derivatives(self, lam: Tensor) -> Tensor:
-        return self.divided_differences(lam).diagonal(dim1=-2, dim2=-1)
+    def values(self, lam: Tensor, parameters: Tensor) -> Tensor:
+        return self.filter.values(lam, parameters)
 
-    def divided_differences(self, lam: Tensor) -> Tensor:
-        return self.filter.differences(lam, self.theta)
+    def differences(self, lam: Tensor, parameters: Tensor) -> Tensor:
+        return self.filter.differences(lam, parameters)
+
+    def parameter_derivatives(self, lam: Tensor, parameters: Tensor) -> Tensor:
+        return self.filter.parameter_derivatives(lam, parameters)
 
 
 @dataclass(frozen=True)
@@ -242,13 +240,7 @@ class LearnedPower(LearnedFilter):
         p = parameters.exp()
         high = torch.maximum(a.unsqueeze(-1), a.unsqueeze(-2))
         low = torch.minimum(a.unsqueeze(-1), a.unsqueeze(-2))
-        null = high == 0
-        high = torch.where(null, 1, high)
-        u = (high - low) / high
-        log_ratio = torch.where(u < 0.5, torch.log1p(-u), torch.log(low / high))
-        tie = u == 0
-        slope = torch.where(tie, p, -torch.expm1(p * log_ratio) / torch.where(tie, 1, u))
-        return torch.where(null, 0, high ** (p - 1) * slope)
+        return torch.where(high == 0, 0, power_difference(high, low, p))
 
     def parameter_derivatives(self, a: Tensor, parameters: Tensor) -> Tensor:
         p, positive = parameters.exp(), torch.where(a == 0, 1, a)
