@@ -36,14 +36,61 @@ from rootpool.linalg.decompose import eigh_forward
 
 from .spectral_roots import SpectralRoot, assemble, power_of_two, relative
 
-__all__ = ["LearnedFilter", "LearnedMixture", "LearnedPower"]
+__all__ = [
+    "LearnedFilter",
+    "LearnedMixture",
+    "LearnedPower",
+    "Tunable",
+    "by_value",
+    "with_slopes",
+]
 
 
-class LearnedFilter(SpectralRoot):
-    """A spectral function with trainable parameters and its exact gradient.
+class Tunable(SpectralRoot):
+    """A spectral function with parameters that may be trained.
 
-    The value of the method is where learning starts: called with covariances alone, it is the filter of
+    The value of the method is where learning starts: called with covariances alone, it is the function of
     the initial parameters. :class:`CovariancePool` holds the parameters and trains them.
+    """
+
+    def floor(self, dtype: torch.dtype) -> float:
+        return 0.0
+
+    @abstractmethod
+    def at(self, parameters: Tensor) -> SpectralRoot:
+        """The function of given parameters."""
+
+    def _initial(self, like: Tensor) -> SpectralRoot:
+        return self.at(like.new_tensor(self.initial_parameters()))
+
+    def __call__(self, P: Tensor) -> Tensor:
+        return self._initial(P)(P)
+
+    def base(self, like: Tensor) -> Tensor | float:
+        return self._initial(like).base(like)
+
+    def shares(self, s: Tensor) -> Tensor | None:
+        return self._initial(s).shares(s)
+
+    def inner(self, s: Tensor, Z: Tensor) -> tuple[Tensor, Tensor | None]:
+        return self._initial(s).inner(s, Z)
+
+
+def with_slopes(F: Tensor, U: Tensor, slopes: Tensor, theta: Tensor) -> Tensor:
+    """Give functions ``F`` of matrices their derivative by the parameters ``theta`` ``(k,)``.
+
+    Args:
+        F: ``(..., n, n)``, with the eigenvectors U.
+        U: ``(..., n, n)``.
+        slopes: derivatives of the values at each eigenvalue by the parameters, ``(..., n, k)``.
+        theta: the parameters.
+    """
+    change = slopes @ (theta - theta.detach())  # a zero whose derivative is one
+    return F + (U * change.unsqueeze(-2)) @ U.mT
+
+
+class LearnedFilter(Tunable):
+    """A filter whose result has the norm of the square root, with trainable parameters.
 
     A subclass gives the filter h, which is 0 at 0, increasing, and whose values are never negative.
     Parameters are ``(k,)``, the eigenvalues over the trace ``a`` are ``(..., n)`` between 0 and 1.
@@ -73,23 +120,8 @@ class LearnedFilter(SpectralRoot):
     def parameter_derivatives(self, a: Tensor, parameters: Tensor) -> Tensor:
         """The derivatives of ``h(a_i)`` by the parameters, ``(..., n, k)``."""
 
-    def floor(self, dtype: torch.dtype) -> float:
-        return 0.0
-
     def at(self, parameters: Tensor) -> SpectralRoot:
         return _Tuned(self, parameters)
-
-    def _initial(self, like: Tensor) -> SpectralRoot:
-        return self.at(like.new_tensor(self.initial_parameters()))
-
-    def __call__(self, P: Tensor) -> Tensor:
-        return self._initial(P)(P)
-
-    def shares(self, s: Tensor) -> Tensor | None:
-        return self._initial(s).shares(s)
-
-    def inner(self, s: Tensor, Z: Tensor) -> tuple[Tensor, Tensor | None]:
-        return self._initial(s).inner(s, Z)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,12 +139,10 @@ class _Tuned(SpectralRoot):
         trace = torch.where(trace == 0, 1, trace)
         F = matrix_function(P / trace, _Function(self.filter, self.theta.detach()))
         if self.theta.requires_grad:
-            # What multiplies a zero whose derivative is one: the derivative by the parameters.
             with torch.no_grad():
                 lam, U = eigh_forward(P / trace, "nonnegative", "learned filter", None)
                 slopes = self.filter.parameter_derivatives(lam, self.theta)
-            change = slopes @ (self.theta - self.theta.detach())
-            F = F + (U * change.unsqueeze(-2)) @ U.mT
+            F = with_slopes(F, U, slopes, self.theta)
         norm = torch.linalg.matrix_norm(F, keepdim=True)
         return F * (trace.sqrt() / torch.where(norm == 0, 1, norm))
 
@@ -139,16 +169,16 @@ class _Tuned(SpectralRoot):
         inner, columns = assemble(L, null, s, Z)
         slope = L.diagonal(dim1=-2, dim2=-1) * root_trace  # h' / norm
         h = h / norm
-        m = _by_value(s, Z)
+        m = by_value(s, Z)
         by_trace = (m * (h / 2 - slope * a)).sum(-1, keepdim=True) / root_trace
         by_norm = (m * h).sum(-1, keepdim=True) / root_trace
         bend = h * slope - (h * slope * a).sum(-1, keepdim=True)
         inner.diagonal(dim1=-2, dim2=-1).add_(2 * s * (by_trace - by_norm * bend))
         return inner, columns
 
-    def parameter_gradients(self, s: Tensor, Z: Tensor) -> Tensor:
+    def parameter_gradients(self, s: Tensor, Z: Tensor, trace: Tensor) -> Tensor:
         if not self.filter.initial_parameters():
-            return super().parameter_gradients(s, Z)
+            return super().parameter_gradients(s, Z, trace)
         _, h, norm = self._spectrum(s)
         h = (h / norm).unsqueeze(-1)
         slopes = self.filter.parameter_derivatives(relative(s).square(), self.theta)
@@ -157,7 +187,7 @@ class _Tuned(SpectralRoot):
             -2, keepdim=True
         )  # along the sphere of constant norm
         unit = power_of_two(s)
-        weights = _by_value(s, Z) * unit * _root_trace(s / unit)
+        weights = by_value(s, Z) * unit * _root_trace(s / unit)
         return (weights.unsqueeze(-1) * slopes).sum(-2)
 
 
@@ -166,8 +196,8 @@ def _root_trace(s: Tensor) -> Tensor:
     return torch.where(norm == 0, 1, norm)
 
 
-def _by_value(s: Tensor, Z: Tensor) -> Tensor:
-    """The derivative of the loss by the values of the filter, ``(B, r)``; 0 for dropped ones."""
+def by_value(s: Tensor, Z: Tensor) -> Tensor:
+    """The derivative of the loss by the values of a function at each eigenvalue, ``(B, r)``; 0 for dropped ones."""
     return Z.diagonal(dim1=-2, dim2=-1) / (2 * torch.where(s == 0, 1, s))
 
 
