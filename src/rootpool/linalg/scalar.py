@@ -149,8 +149,8 @@ def power_difference(a: Tensor, b: Tensor, p: float | Tensor) -> Tensor:
     With :math:`u = (a - b)/a`: :math:`f[a, b] = -a^{p-1}\, \mathrm{expm1}(p \log(b/a)) / u`.
     """
     a = torch.where(a == 0, 1, a)
-    log_ratio, u = log_ratio(a, b)
-    slope = torch.where(u == 0, p, -torch.expm1(p * log_ratio) / torch.where(u == 0, 1, u))
+    log, u = log_ratio(a, b)
+    slope = torch.where(u == 0, p, -torch.expm1(p * log) / torch.where(u == 0, 1, u))
     return a ** (p - 1) * slope
 
 
@@ -261,8 +261,8 @@ class Log(_Smooth):
         return 1 / lam
 
     def difference(self, a: Tensor, b: Tensor) -> Tensor:
-        log_ratio, u = log_ratio(a, b)
-        return torch.where(u == 0, 1, -log_ratio / torch.where(u == 0, 1, u)) / a
+        log, u = log_ratio(a, b)
+        return torch.where(u == 0, 1, -log / torch.where(u == 0, 1, u)) / a
 
     def second_difference(self, a: Tensor, b: Tensor, c: Tensor) -> Tensor:
         taylor = [0.0, *((-1.0) ** (k + 1) / k for k in range(1, _TERMS))]

@@ -161,12 +161,11 @@ class _At(SpectralRoot):
 
     def _units(self, s: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """In the unit c: s, mu, the ridge and ``f[mu_i, ridge]``; and ``c^(2 theta - 1)``."""
-        unit = power_of_two(s)
+        unit, ridge = power_of_two(s), torch.zeros_like(s[:, :1])
         if self.ridge:
             unit = unit.clamp_min(math.sqrt(self.ridge))  # whose ratio to the unit stays in range, too
+            ridge = (math.sqrt(self.ridge) / unit).square()
         x = s / unit
-        ridge = math.sqrt(self.ridge) / unit
-        ridge = ridge.square()
         mu = x.square() + ridge
         return x, mu, unit, _difference(mu, ridge, self.theta), unit ** (2 * self.theta - 1)
 
