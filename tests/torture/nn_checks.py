@@ -195,12 +195,17 @@ def box_cox_value(compute: torch.dtype, batch: FeatureBatch, outputs: Outputs) -
 
 def seb_value(compute: torch.dtype, batch: FeatureBatch, outputs: Outputs) -> Figures:
     """``Q / (1 + nu)``, squared, is P."""
-    lam = times_power_of_two(batch.s.square(), 2 * batch.exponent).clamp(max=1e3)
+    # At a large scale eigenvalues at round-off level, which the library drops, would count.
+    level = 2 * math.sqrt(batch.n) * torch.finfo(compute).eps * batch.s[:, :1].square()
+    kept = torch.where(batch.s.square() > level, batch.s.square(), 0)
+    lam = times_power_of_two(kept, 2 * batch.exponent).clamp(max=1e3)
+    doubtful = (batch.s.square() > level / 100) & (batch.s.square() < level * 100)
     nu = (lam * torch.exp(-2 * lam)).sum(-1).sqrt()
     Q = times_power_of_two(outputs[0], -batch.exponent) / (1 + nu)[:, None, None]
     P = batch.covariance
     # The exponential feels a relative error of large eigenvalues.
-    return {"|QQ - P|": ratio(Q @ Q - P, 8 * unit(batch, compute, size(P)))}
+    figures = {"|QQ - P|": ratio(Q @ Q - P, 8 * unit(batch, compute, size(P)))}
+    return where(~doubtful.any(1) & (cast(batch, compute) < 1e4), figures)
 
 
 def log_cholesky_value(compute: torch.dtype, batch: FeatureBatch, outputs: Outputs) -> Figures:
@@ -222,7 +227,9 @@ def brownian_value(compute: torch.dtype, batch: FeatureBatch, outputs: Outputs) 
     method = METHODS["brownian"]()
     R = times_power_of_two(batch.R, batch.exponent)
     D = torch.cdist(R, R, compute_mode="donot_use_mm_for_euclid_dist")
-    D = torch.hypot(D * math.sqrt(method.temperature / R.shape[-1]), torch.tensor(method.eps).double().sqrt())
+    D = torch.hypot(
+        D * math.sqrt(method.temperature / R.shape[-1]), R.new_tensor(math.sqrt(method.eps))
+    )
     expected = D - D.mean(1, keepdim=True) - D.mean(2, keepdim=True) + D.mean((1, 2), keepdim=True)
     # The square of a small distance is a difference of large squares.
     eps = coarsest(batch, compute)
@@ -253,10 +260,10 @@ def isice_value(compute: torch.dtype, batch: FeatureBatch, outputs: Outputs) -> 
         minus = ((-theta).clamp(min=0) + eta * (g - method.sparsity)).clamp(min=0)
         theta = ((plus - minus) + (plus - minus).mT) / 2
     expected = theta / trace(theta).sqrt()
-    condition = 1 / method.ridge**2
+    condition = 1 / method.ridge
     scale = condition * unit(batch, compute, size(expected), degree=0) * cast(batch, compute) ** 2
-    return where(condition * coarsest(batch, compute) * cast(batch, compute) ** 2 < BLUNT,
-                 {"|Q - Q by LU|": ratio(outputs[0].double() - expected, scale)})
+    sharp = condition * coarsest(batch, compute) * cast(batch, compute) ** 2 < BLUNT
+    return where(sharp, {"|Q - Q by LU|": ratio(outputs[0].double() - expected, scale)})
 
 
 def average_value(compute: torch.dtype, batch: FeatureBatch, outputs: Outputs) -> Figures:
@@ -362,6 +369,23 @@ def log_status(ridge: float, compute: torch.dtype, batch: FeatureBatch) -> Tenso
     return torch.maximum(status, squares(0, compute, batch))
 
 
+def moment_status(compute: torch.dtype, batch: FeatureBatch) -> Tensor:
+    """Second moments are formed: the squares of the features, and not of their differences, count."""
+    top = size(batch.R).clamp_min(2.0**-1000).log2() + batch.exponent
+    largest = int(math.log2(torch.finfo(compute).max))
+    status = torch.full((len(batch),), MUST)
+    status[2 * top > largest - 16] = MAY
+    return torch.maximum(status, squares(1, compute, batch))
+
+
+def gradient_in_range(compute: torch.dtype, batch: FeatureBatch) -> Tensor:
+    """Where a result does not change with the scale its gradient grows like the reciprocal."""
+    top = batch.s[:, 0]
+    low = torch.where(top > 0, top, 1).log2() + batch.exponent
+    widest = min(batch.largest, math.log2(torch.finfo(compute).max) / 2) - 30
+    return fits(compute, batch) & (low > -widest)
+
+
 def ends_of_range(compute: torch.dtype, batch: FeatureBatch) -> Tensor:
     """The difference of two features may overflow in the computation."""
     largest = int(math.log2(torch.finfo(compute).max))
@@ -443,14 +467,16 @@ def through_covariance(name: str, compute: torch.dtype) -> Check:
         if name in ("log", "log-cholesky")
         else (functools.partial(squares, degree, compute))
     )
+    status = functools.partial(moment_status, compute) if name == "brownian" else status
     gradient = where_in_range(functools.partial(schulz_gradient, 5, False), compute)
+    applies = gradient_in_range if name == "isice" else fits
     return Check(
         functools.partial(pool, name, compute),
         where_in_range(value, compute) if value else None,
         gradient if name == "isqrt-cov" else None,
         None if name == "gap" else status,
         None if name == "gap" else status,
-        applies=functools.partial(fits, compute),
+        applies=functools.partial(applies, compute),
         company=name == "isqrt-cov",
     )
 
