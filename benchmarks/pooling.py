@@ -6,6 +6,7 @@ and nothing needs less memory.
 
     python benchmarks/pooling.py               all tables (some minutes)
     python benchmarks/pooling.py --quick       the first table on smaller batches
+    python benchmarks/pooling.py --methods     the table of all methods alone
     python benchmarks/pooling.py --plot FILE   cost against positions and channels, log-log
 """
 
@@ -179,6 +180,22 @@ def against_recipes(B: int) -> None:
     print(table(["method", "recipe", "rootpool", "speed-up"], rows))
 
 
+def all_methods(B: int) -> None:
+    shapes = [(B, 256, 49), (B, 256, 400)]
+    rows = []
+    for name, kind in METHODS.items():
+        cells = []
+        for shape in shapes:
+            X, g = inputs(*shape)
+            run = step(lambda X, name=name: covariance_pool(X, name), X, g)
+            best = race({"exact": step(covariance_pool, X, g), name: run}, seconds=0.3, rounds=2)
+            cells.append(f"{best[name] / best['exact']:.2f}")
+        rows.append([f"`{name}`", kind.source, *cells])
+        print(".", end="", file=sys.stderr, flush=True)
+    print("\n\nForward and backward of every method, as multiples of `exact`\n")
+    print(table(["method", "source", *map(str, shapes)], rows))
+
+
 def peak_memory(name: str, B: int, d: int, N: int) -> None:
     """Print by how many MB one step raises the resident memory; called in a process of its own."""
 
@@ -243,6 +260,7 @@ def plot(path: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="smaller batches, first table only")
+    parser.add_argument("--methods", action="store_true", help="only the table of all methods")
     parser.add_argument("--plot", metavar="FILE", help="only draw the cost curves")
     parser.add_argument("--memory", nargs=4, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -252,6 +270,9 @@ def main() -> None:
         peak_memory(name, *map(int, shape))
     elif arguments.plot:
         plot(arguments.plot)
+    elif arguments.methods:
+        print(machine())
+        all_methods(16)
     else:
         print(machine())
         quick = {k: (min(B, 16), d, N) for k, (B, d, N) in SHAPES.items() if d < 2048}
@@ -259,6 +280,7 @@ def main() -> None:
         if not arguments.quick:
             against_recipes(128)
             memory(SHAPES)
+            all_methods(32)
 
 
 if __name__ == "__main__":

@@ -180,6 +180,92 @@ def log_value(compute: torch.dtype, batch: FeatureBatch, outputs: Outputs) -> Fi
     return {"|exp(L) - P - ridge|": ratio(torch.linalg.matrix_exp(L) - P / top, scale)}
 
 
+def box_cox_value(compute: torch.dtype, batch: FeatureBatch, outputs: Outputs) -> Figures:
+    """``(Q / 2 + I)^2 = P``."""
+    k = batch.exponent.clamp_min(0)  # in a power of two near the larger of features and identity
+    Q = times_power_of_two(outputs[0], -k)
+    one = times_power_of_two(torch.eye(batch.d).double().expand_as(Q), -k)
+    P = times_power_of_two(batch.covariance, 2 * (batch.exponent - k))
+    root = Q / 2 + one
+    identity = batch.d**0.5 * torch.exp2(-k.double())
+    scale = unit(batch, compute, size(P) + size(P).sqrt() * identity + identity**2)
+    rounded = coarsest(batch, compute) * (size(P).sqrt() + identity) * identity * batch.n
+    return {"|(Q/2 + I)^2 - P|": ratio(root @ root - P, scale + rounded)}
+
+
+def seb_value(compute: torch.dtype, batch: FeatureBatch, outputs: Outputs) -> Figures:
+    """``Q / (1 + nu)``, squared, is P."""
+    # At a large scale eigenvalues at round-off level, which the library drops, would count.
+    level = 2 * math.sqrt(batch.n) * torch.finfo(compute).eps * batch.s[:, :1].square()
+    kept = torch.where(batch.s.square() > level, batch.s.square(), 0)
+    lam = times_power_of_two(kept, 2 * batch.exponent).clamp(max=1e3)
+    doubtful = (batch.s.square() > level / 100) & (batch.s.square() < level * 100)
+    nu = (lam * torch.exp(-2 * lam)).sum(-1).sqrt()
+    Q = times_power_of_two(outputs[0], -batch.exponent) / (1 + nu)[:, None, None]
+    P = batch.covariance
+    # The exponential feels a relative error of large eigenvalues.
+    figures = {"|QQ - P|": ratio(Q @ Q - P, 8 * unit(batch, compute, size(P)))}
+    return where(~doubtful.any(1) & (cast(batch, compute) < 1e4), figures)
+
+
+def log_cholesky_value(compute: torch.dtype, batch: FeatureBatch, outputs: Outputs) -> Figures:
+    """``L L^T = P + ridge``."""
+    T = outputs[0].double().tril() - torch.diag_embed(outputs[0].double().diagonal(dim1=1, dim2=2) / 2)
+    L = T.tril(-1) + torch.diag_embed(T.diagonal(dim1=1, dim2=2).exp())
+    ridge = METHODS["log-cholesky"]().ridge
+    P = times_power_of_two(batch.covariance, 2 * batch.exponent)
+    P = P + ridge * torch.eye(batch.d, dtype=torch.float64)
+    logs = T.diagonal(dim1=1, dim2=2).abs().amax(1)  # whose rounding the exponential turns into a share
+    top = size(P)
+    scale = unit(batch, compute, top * (1 + logs), degree=0)
+    scale = scale + torch.exp2(2.0 * batch.exponent.double().clamp(max=500)) * offset(batch, compute)
+    return {"|LL' - P - ridge|": ratio(L @ L.mT - P, scale)}
+
+
+def brownian_value(compute: torch.dtype, batch: FeatureBatch, outputs: Outputs) -> Figures:
+    """From distances of the features themselves."""
+    method = METHODS["brownian"]()
+    R = times_power_of_two(batch.R, batch.exponent)
+    D = torch.cdist(R, R, compute_mode="donot_use_mm_for_euclid_dist")
+    D = torch.hypot(
+        D * math.sqrt(method.temperature / R.shape[-1]), R.new_tensor(math.sqrt(method.eps))
+    )
+    expected = D - D.mean(1, keepdim=True) - D.mean(2, keepdim=True) + D.mean((1, 2), keepdim=True)
+    # The square of a small distance is a difference of large squares.
+    eps = coarsest(batch, compute)
+    lost = eps * size(R) ** 2 / math.sqrt(method.eps)
+    lost = torch.minimum(lost, math.sqrt(eps) * size(R))
+    scale = batch.n * (eps * (size(D) + size(R)) + lost)
+    return {"|Q - HDH|": ratio(outputs[0].double() - expected, scale)}
+
+
+def isice_value(compute: torch.dtype, batch: FeatureBatch, outputs: Outputs) -> Figures:
+    """The steps with LU inverses, in float64."""
+    method, eye = METHODS["isice"](), torch.eye(batch.d, dtype=torch.float64)
+
+    def trace(M: Tensor) -> Tensor:
+        total = M.diagonal(dim1=1, dim2=2).sum(1)[:, None, None]
+        return torch.where(total == 0, 1, total)
+
+    def inverse(M: Tensor, unit: Tensor) -> Tensor:
+        return torch.linalg.inv(M / unit + method.ridge * eye) / unit
+
+    C = batch.covariance / trace(batch.covariance)
+    theta = inverse(C, torch.ones(1, 1, 1))
+    for k in range(method.iterations):
+        eta = method.step * (1 - k / (method.iterations - 1))
+        g = C - inverse(theta, trace(theta))
+        # A soft threshold of the step, written in one piece, where a sign does not change.
+        plus = (theta.clamp(min=0) - eta * (g + method.sparsity)).clamp(min=0)
+        minus = ((-theta).clamp(min=0) + eta * (g - method.sparsity)).clamp(min=0)
+        theta = ((plus - minus) + (plus - minus).mT) / 2
+    expected = theta / trace(theta).sqrt()
+    condition = 1 / method.ridge
+    scale = condition * unit(batch, compute, size(expected), degree=0) * cast(batch, compute) ** 2
+    sharp = condition * coarsest(batch, compute) * cast(batch, compute) ** 2 < BLUNT
+    return where(sharp, {"|Q - Q by LU|": ratio(outputs[0].double() - expected, scale)})
+
+
 def average_value(compute: torch.dtype, batch: FeatureBatch, outputs: Outputs) -> Figures:
     mean = times_power_of_two(outputs[0], -batch.exponent)
     return {"|x - mean|": ratio(mean - batch.R.mean(-1), unit(batch, compute, size(batch.R)))}
@@ -275,12 +361,29 @@ def squares(degree: float, compute: torch.dtype, batch: FeatureBatch) -> Tensor:
     return torch.maximum(status, limit(degree * top, batch))
 
 
-def log_status(compute: torch.dtype, batch: FeatureBatch) -> Tensor:
+def log_status(ridge: float, compute: torch.dtype, batch: FeatureBatch) -> Tensor:
     """The ridge must not be lost in the largest eigenvalue."""
     top = torch.exp2((2 * (batch.s[:, 0].clamp_min(1e-300).log2() + batch.exponent)).clamp_max(900))
-    level = 2 * math.sqrt(batch.d) * torch.finfo(compute).eps * (top + MatrixLog().ridge)
-    status = torch.where(level * 10 > MatrixLog().ridge, MAY, MUST)
+    level = 2 * math.sqrt(batch.d) * torch.finfo(compute).eps * (top + ridge)
+    status = torch.where(level * 10 > ridge, MAY, MUST)
     return torch.maximum(status, squares(0, compute, batch))
+
+
+def moment_status(compute: torch.dtype, batch: FeatureBatch) -> Tensor:
+    """Second moments are formed: the squares of the features, and not of their differences, count."""
+    top = size(batch.R).clamp_min(2.0**-1000).log2() + batch.exponent
+    largest = int(math.log2(torch.finfo(compute).max))
+    status = torch.full((len(batch),), MUST)
+    status[2 * top > largest - 16] = MAY
+    return torch.maximum(status, squares(1, compute, batch))
+
+
+def gradient_in_range(compute: torch.dtype, batch: FeatureBatch) -> Tensor:
+    """Where a result does not change with the scale its gradient grows like the reciprocal."""
+    top = batch.s[:, 0]
+    low = torch.where(top > 0, top, 1).log2() + batch.exponent
+    widest = min(batch.largest, math.log2(torch.finfo(compute).max) / 2) - 30
+    return fits(compute, batch) & (low > -widest)
 
 
 def ends_of_range(compute: torch.dtype, batch: FeatureBatch) -> Tensor:
@@ -326,6 +429,8 @@ def spectral(name: str, compute: torch.dtype) -> Check:
         "newton-exact": functools.partial(isqrt_value, compute),
         "newton-fused": functools.partial(isqrt_value, compute),
         "learned-mixture": None,  # a root to a few per cent only
+        "seb": functools.partial(seb_value, compute),
+        "box-cox": functools.partial(box_cox_value, compute),
     }
     gradients = {
         "exact": functools.partial(exact_gradient, compute),
@@ -353,20 +458,25 @@ def through_covariance(name: str, compute: torch.dtype) -> Check:
         "power": (power_value, 1),
         "signed-sqrt": (signed_value, 1),
         "gap": (average_value, 1),
+        "log-cholesky": (log_cholesky_value, 1),
+        "brownian": (brownian_value, 1),
+        "isice": (isice_value, 0),
     }.get(name, (None, 2))
     status = (
-        functools.partial(log_status, compute)
-        if name == "log"
+        functools.partial(log_status, METHODS[name]().ridge, compute)
+        if name in ("log", "log-cholesky")
         else (functools.partial(squares, degree, compute))
     )
+    status = functools.partial(moment_status, compute) if name == "brownian" else status
     gradient = where_in_range(functools.partial(schulz_gradient, 5, False), compute)
+    applies = gradient_in_range if name == "isice" else fits
     return Check(
         functools.partial(pool, name, compute),
         where_in_range(value, compute) if value else None,
         gradient if name == "isqrt-cov" else None,
         None if name == "gap" else status,
         None if name == "gap" else status,
-        applies=functools.partial(fits, compute),
+        applies=functools.partial(applies, compute),
         company=name == "isqrt-cov",
     )
 

@@ -28,6 +28,7 @@ __all__ = [
     "Power",
     "ScalarFunction",
     "Sqrt",
+    "log_ratio",
     "power_difference",
 ]
 
@@ -103,7 +104,7 @@ class _Smooth(ScalarFunction):
         return total
 
 
-def _log_ratio(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+def log_ratio(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     """``log(b / a)`` and ``(a - b) / a`` to full relative accuracy, for ``a >= b >= 0``, ``a > 0``."""
     u = (a - b) / a
     return torch.where(u < 0.5, torch.log1p(-u), torch.log(b / a)), u
@@ -148,8 +149,8 @@ def power_difference(a: Tensor, b: Tensor, p: float | Tensor) -> Tensor:
     With :math:`u = (a - b)/a`: :math:`f[a, b] = -a^{p-1}\, \mathrm{expm1}(p \log(b/a)) / u`.
     """
     a = torch.where(a == 0, 1, a)
-    log_ratio, u = _log_ratio(a, b)
-    slope = torch.where(u == 0, p, -torch.expm1(p * log_ratio) / torch.where(u == 0, 1, u))
+    log, u = log_ratio(a, b)
+    slope = torch.where(u == 0, p, -torch.expm1(p * log) / torch.where(u == 0, 1, u))
     return a ** (p - 1) * slope
 
 
@@ -260,8 +261,8 @@ class Log(_Smooth):
         return 1 / lam
 
     def difference(self, a: Tensor, b: Tensor) -> Tensor:
-        log_ratio, u = _log_ratio(a, b)
-        return torch.where(u == 0, 1, -log_ratio / torch.where(u == 0, 1, u)) / a
+        log, u = log_ratio(a, b)
+        return torch.where(u == 0, 1, -log / torch.where(u == 0, 1, u)) / a
 
     def second_difference(self, a: Tensor, b: Tensor, c: Tensor) -> Tensor:
         taylor = [0.0, *((-1.0) ** (k + 1) / k for k in range(1, _TERMS))]

@@ -1,7 +1,11 @@
 """Modules: covariances, their roots, covariance pooling and whitening."""
 
+from .box_cox import BoxCox
 from .branches import BranchPool
+from .brownian import BrownianDistance
+from .channel_dropout import AdaptiveChannelDropout
 from .covariance import Covariance, covariance
+from .factored import LogCholesky, SparsePrecision
 from .kernel_roots import SVDPI, KernelRoot, MPNCov, SVDPade, SVDTaylor, SVDTopN, SVDTrunc
 from .learned import LearnedFilter, LearnedMixture, LearnedPower
 from .method import KernelBound, Method
@@ -10,6 +14,7 @@ from .newton_value import NewtonExact, NewtonFused
 from .normalisations import ISqrtCov, MatrixLog, MatrixPower, PlainCovariance, SignedSqrt
 from .pooling import AveragePool, CovariancePool, covariance_pool, make_pool, resolve_pool
 from .registry import METHODS, is_registered, method_names, register, resolve_method
+from .scaled_root import ScalingEigenBranch
 from .scaling import Factor, Length, Scaling
 from .spectral_roots import Exact, SpectralRoot
 from .switching import (
@@ -24,8 +29,11 @@ from .whitening import Whitening
 __all__ = [
     "METHODS",
     "SVDPI",
+    "AdaptiveChannelDropout",
     "AveragePool",
+    "BoxCox",
     "BranchPool",
+    "BrownianDistance",
     "Covariance",
     "CovariancePool",
     "Exact",
@@ -37,6 +45,7 @@ __all__ = [
     "LearnedMixture",
     "LearnedPower",
     "Length",
+    "LogCholesky",
     "MPNCov",
     "MatrixLog",
     "MatrixPower",
@@ -50,7 +59,9 @@ __all__ = [
     "SVDTopN",
     "SVDTrunc",
     "Scaling",
+    "ScalingEigenBranch",
     "SignedSqrt",
+    "SparsePrecision",
     "SpectralRoot",
     "Whitening",
     "covariance",

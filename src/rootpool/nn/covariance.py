@@ -38,11 +38,12 @@ def flatten_positions(features: Tensor, caller: str) -> Tensor:
     return flat
 
 
-def covariance(features: Tensor) -> Tensor:
+def covariance(features: Tensor, *, centred: bool = True) -> Tensor:
     r"""Biased covariance :math:`\frac1N (X - \bar X)(X - \bar X)^T` of the channels.
 
     Args:
         features: ``(B, C, H, W)`` or ``(B, C, N)``.
+        centred: False for the second moment, :math:`\frac1N X X^T`, in which the mean counts.
 
     Returns:
         ``(B, C, C)``, in the dtype of the features. Squares of features that exceed its range are an
@@ -52,16 +53,23 @@ def covariance(features: Tensor) -> Tensor:
     >>> covariance(torch.tensor([[[1.0, 3.0], [2.0, 2.0]]]))
     tensor([[[1., 0.],
              [0., 0.]]])
+    >>> covariance(torch.tensor([[[1.0, 3.0], [2.0, 2.0]]]), centred=False)
+    tensor([[[5., 4.],
+             [4., 4.]]])
     """
     X = flatten_positions(features, "covariance")
     with no_autocast(X.device):  # in half precision it is not semi-definite
-        # Relative to the first position, so that a constant map is exactly zero. The covariance does not
-        # depend on that shift, which therefore needs no derivative.
-        shifted = X - X[..., :1].detach()
-        centred = shifted - shifted.mean(-1, keepdim=True)
-        P = centred @ centred.mT / X.shape[-1]
+        A = _centre(X) if centred else X
+        P = A @ A.mT / X.shape[-1]
     check_covariance(P, X)
     return P
+
+
+def _centre(X: Tensor) -> Tensor:
+    # Relative to the first position, so that a constant map is exactly zero. The covariance does not
+    # depend on that shift, which therefore needs no derivative.
+    shifted = X - X[..., :1].detach()
+    return shifted - shifted.mean(-1, keepdim=True)
 
 
 class _Widened(Differentiable):
@@ -104,5 +112,12 @@ def widened(X: Tensor, dtype: torch.dtype) -> Tensor:
 class Covariance(nn.Module):
     """Module form of :func:`covariance`."""
 
+    def __init__(self, *, centred: bool = True) -> None:
+        super().__init__()
+        self.centred = centred
+
     def forward(self, features: Tensor) -> Tensor:
-        return covariance(features)
+        return covariance(features, centred=self.centred)
+
+    def extra_repr(self) -> str:
+        return "" if self.centred else "centred=False"

@@ -125,31 +125,44 @@ def _normalise(Y: Tensor) -> Tensor | float:
 
 
 def _write_root(method: SpectralRoot, W: Tensor, s: Tensor, out: Tensor) -> None:
-    """``out <- W diag(shares) W^T + f_0 I`` with the root ``f_0`` of the floor, or its triangle."""
-    base, share = math.sqrt(method.floor(s.dtype)), method.shares(s)
+    """``out <- W diag(shares) W^T + base I``, or its triangle."""
+    base, share = method.base(s), method.shares(s)
+    shifted = (
+        isinstance(base, Tensor) or base != 0
+    )  # a tensor is not looked at: it may be elsewhere
     left = W if share is None else W * share.unsqueeze(-2)
     d = W.shape[1]
     if out.dim() == 3:
         out.copy_(torch.bmm(left, W.mT))
-        if base:
+        if shifted:
             out.diagonal(dim1=1, dim2=2).add_(base)
     else:
         pack_product(left, W, out)
-        if base:
-            k = torch.arange(d, device=out.device)
-            out[:, k * d - k * (k - 1) // 2] += base
+        if shifted:
+            out[:, _diagonal(d, out)] += base
+
+
+def _diagonal(d: int, like: Tensor) -> Tensor:
+    """Where the diagonal of a d x d matrix is in its triangle."""
+    k = torch.arange(d, device=like.device)
+    return k * d - k * (k - 1) // 2
 
 
 def _gradients(
-    method: SpectralRoot, g: Tensor, W: Tensor, K: Tensor, s: Tensor
+    method: SpectralRoot, g: Tensor, W: Tensor, K: Tensor, s: Tensor, parameters: int
 ) -> tuple[Tensor, Tensor]:
     """Gradients to the features ``(b, d, N)`` and, for each map, to the parameters ``(b, k)``."""
     T = torch.bmm((g + g.mT).to(W.dtype), W) if g.dim() == 3 else unpack_times(g, W)
     Z = torch.bmm(W.mT, T)
+    by_map = s.new_empty(len(s), 0)
+    if parameters:
+        d = W.shape[1]
+        diagonal = g.diagonal(dim1=1, dim2=2) if g.dim() == 3 else g[:, _diagonal(d, g)]
+        by_map = method.parameter_gradients(s, Z, diagonal.to(s.dtype).sum(-1, keepdim=True))
     inner, columns = method.inner(s, Z)
     if columns is not None:
         T *= columns.unsqueeze(-2)
-    return torch.bmm(T.baddbmm_(W, inner), K), method.parameter_gradients(s, Z)
+    return torch.bmm(T.baddbmm_(W, inner), K), by_map
 
 
 # --------------------------------------------------------------------------------------------------
@@ -224,7 +237,8 @@ def root_gradient(
     gradient, by_map = g.new_empty(B, d, N), W.new_empty(B, parameters)
 
     def work(piece: slice) -> None:
-        gradient[piece], by_map[piece] = _gradients(method, g[piece], W[piece], K[piece], s[piece])
+        factors = (W[piece], K[piece], s[piece])
+        gradient[piece], by_map[piece] = _gradients(method, g[piece], *factors, parameters)
 
     _run(work, g, d, N)
     return gradient, by_map

@@ -355,8 +355,8 @@ class _Second(_Batchwise):
     ) -> Tensor:
         if not method.twice:
             raise RuntimeError(
-                f"second derivatives of covariance_pool with {method} do not exist, because its "
-                "gradient is not that of the root; use the method 'exact'"
+                f"second derivatives of covariance_pool with {method} do not exist: from the features, "
+                "'exact' alone has them; use the method 'exact', or call the method on covariance(X)"
             )
         return _second((W, K, s), a, H, output, of_root=of_root)
 

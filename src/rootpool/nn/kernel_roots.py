@@ -73,6 +73,10 @@ class KernelRoot(SpectralRoot):
         return self.backward == "fused"
 
     @property
+    def fused_value(self) -> bool:
+        return self.fused or self.keep is None
+
+    @property
     @abstractmethod
     def rule(self) -> GradientRule:
         """The kernel."""

@@ -36,16 +36,43 @@ from rootpool.linalg.scalar import power_difference
 
 from .spectral_roots import SpectralRoot, assemble, power_of_two, relative
 
-__all__ = ["ONCE", "LearnedFilter", "LearnedMixture", "LearnedPower"]
+__all__ = ["ONCE", "LearnedFilter", "LearnedMixture", "LearnedPower", "Tunable", "by_value"]
 
 ONCE = "second derivatives of learned filters are not implemented; the methods 'exact' and 'power' have them"
 
 
-class LearnedFilter(SpectralRoot):
-    """A spectral function with trainable parameters and its exact gradient.
+class Tunable(SpectralRoot):
+    """A spectral function with parameters that may be trained.
 
-    The value of the method is where learning starts: called with covariances alone, it is the filter of
+    The value of the method is where learning starts: called with covariances alone, it is the function of
     the initial parameters. :class:`CovariancePool` holds the parameters and trains them.
+    """
+
+    def floor(self, dtype: torch.dtype) -> float:
+        return 0.0
+
+    @abstractmethod
+    def at(self, parameters: Tensor) -> SpectralRoot:
+        """The function of given parameters."""
+
+    def _initial(self, like: Tensor) -> SpectralRoot:
+        return self.at(like.new_tensor(self.initial_parameters()))
+
+    def __call__(self, P: Tensor) -> Tensor:
+        return self._initial(P)(P)
+
+    def base(self, like: Tensor) -> Tensor | float:
+        return self._initial(like).base(like)
+
+    def shares(self, s: Tensor) -> Tensor | None:
+        return self._initial(s).shares(s)
+
+    def inner(self, s: Tensor, Z: Tensor) -> tuple[Tensor, Tensor | None]:
+        return self._initial(s).inner(s, Z)
+
+
+class LearnedFilter(Tunable):
+    """A filter whose result has the norm of the square root, with trainable parameters.
 
     A subclass gives the filter h, which is 0 at 0, increasing, and whose values are never negative.
     Parameters are ``(k,)``, the eigenvalues over the trace ``a`` are ``(..., n)`` between 0 and 1.
@@ -75,23 +102,8 @@ class LearnedFilter(SpectralRoot):
     def parameter_derivatives(self, a: Tensor, parameters: Tensor) -> Tensor:
         """The derivatives of ``h(a_i)`` by the parameters, ``(..., n, k)``."""
 
-    def floor(self, dtype: torch.dtype) -> float:
-        return 0.0
-
     def at(self, parameters: Tensor) -> SpectralRoot:
         return _Tuned(self, parameters)
-
-    def _initial(self, like: Tensor) -> SpectralRoot:
-        return self.at(like.new_tensor(self.initial_parameters()))
-
-    def __call__(self, P: Tensor) -> Tensor:
-        return self._initial(P)(P)
-
-    def shares(self, s: Tensor) -> Tensor | None:
-        return self._initial(s).shares(s)
-
-    def inner(self, s: Tensor, Z: Tensor) -> tuple[Tensor, Tensor | None]:
-        return self._initial(s).inner(s, Z)
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,16 +146,16 @@ class _Tuned(SpectralRoot):
         inner, columns = assemble(L, null, s, Z)
         slope = L.diagonal(dim1=-2, dim2=-1) * root_trace  # h' / norm
         h = h / norm
-        m = _by_value(s, Z)
+        m = by_value(s, Z)
         by_trace = (m * (h / 2 - slope * a)).sum(-1, keepdim=True) / root_trace
         by_norm = (m * h).sum(-1, keepdim=True) / root_trace
         bend = h * slope - (h * slope * a).sum(-1, keepdim=True)
         inner.diagonal(dim1=-2, dim2=-1).add_(2 * s * (by_trace - by_norm * bend))
         return inner, columns
 
-    def parameter_gradients(self, s: Tensor, Z: Tensor) -> Tensor:
+    def parameter_gradients(self, s: Tensor, Z: Tensor, trace: Tensor) -> Tensor:
         if not self.filter.initial_parameters():
-            return super().parameter_gradients(s, Z)
+            return super().parameter_gradients(s, Z, trace)
         _, h, norm = self._spectrum(s)
         h = (h / norm).unsqueeze(-1)
         slopes = self.filter.parameter_derivatives(relative(s).square(), self.theta)
@@ -152,7 +164,7 @@ class _Tuned(SpectralRoot):
             -2, keepdim=True
         )  # along the sphere of constant norm
         unit = power_of_two(s)
-        weights = _by_value(s, Z) * unit * _root_trace(s / unit)
+        weights = by_value(s, Z) * unit * _root_trace(s / unit)
         return (weights.unsqueeze(-1) * slopes).sum(-2)
 
 
@@ -161,8 +173,8 @@ def _root_trace(s: Tensor) -> Tensor:
     return torch.where(norm == 0, 1, norm)
 
 
-def _by_value(s: Tensor, Z: Tensor) -> Tensor:
-    """The derivative of the loss by the values of the filter, ``(B, r)``; 0 for dropped ones."""
+def by_value(s: Tensor, Z: Tensor) -> Tensor:
+    """The derivative of the loss by the values of a function at each eigenvalue, ``(B, r)``; 0 for dropped ones."""
     return Z.diagonal(dim1=-2, dim2=-1) / (2 * torch.where(s == 0, 1, s))
 
 

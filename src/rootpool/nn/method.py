@@ -36,20 +36,37 @@ class Method(ABC):
       ``"follow-up"`` (published after it) or ``"baseline"`` (a simpler normalisation to compare with);
     * ``use``: one line that says when to choose it.
 
+    Two more have defaults:
+
+    * ``centred``: False if it takes second moments, :math:`X X^T / N`, instead of covariances; poolings
+      give it what it takes;
+    * ``symmetry``: which changes of the channels it follows: ``"rotations"``, as every function of
+      eigenvalues does, ``"permutations"`` if it looks at entries, ``"none"`` if their order matters.
+
     :func:`rootpool.nn.register` adds it to ``METHODS``.
     """
 
     name: ClassVar[str]
     source: ClassVar[str]
     use: ClassVar[str]
+    centred: ClassVar[bool] = True
+    symmetry: ClassVar[str] = "rotations"
 
     @abstractmethod
     def __call__(self, P: Tensor) -> Tensor:
         """Normalise covariances."""
 
     def initial_parameters(self) -> tuple[float, ...]:
-        """The trainable parameters at the start of a training; empty for all but learned filters."""
+        """The trainable parameters at the start of a training; most methods have none."""
         return ()
+
+    def at(self, parameters: Tensor) -> Method:
+        """The method with given values ``(k,)`` of its trainable parameters; itself if it has none."""
+        return self
+
+    def readable(self, parameters: Tensor) -> dict[str, float]:
+        """What the parameters mean, by name."""
+        return {}
 
     def kernel_bound(self, dtype: torch.dtype = torch.float64) -> KernelBound | None:
         """The largest entry of the kernel in its gradient; None if it has no kernel, or no known bound."""

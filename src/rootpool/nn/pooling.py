@@ -40,6 +40,8 @@ def covariance_pool(
 
     .. math:: Q = \mathrm{method}\left( \tfrac1N (X - \bar X)(X - \bar X)^T \right)
 
+    (A method that takes second moments, such as :class:`BrownianDistance`, is given those.)
+
     Spectral roots, such as the default :class:`Exact` (the square root), are computed from the features
     directly. The gradient of the default has no singularity: zero, constant and rank-deficient maps,
     fewer positions than channels and repeated eigenvalues are ordinary. The default is also twice
@@ -55,8 +57,8 @@ def covariance_pool(
         output: ``"triangle"``, ``(B, C (C + 1) / 2)`` in row-major order; ``"isometric"``, the
             same with off-diagonal entries times the root of 2, so that inner products are those of the
             matrices; or ``"matrix"``.
-        parameters: of a :class:`LearnedFilter`, ``(k,)``, which get their gradient too; None for those
-            that it starts with.
+        parameters: of a method that learns some, such as :class:`LearnedPower`, ``(k,)``; they get
+            their gradient too. None for those that it starts with.
 
     Returns:
         The representation in the dtype of the features. That of one map does not depend on what else is
@@ -113,7 +115,8 @@ def _pool(
         elif root is not None:
             Q = fused_root(X, root, dtype, form)
         else:
-            Q = method(covariance(widened(X, dtype)))
+            tuned = method.at(parameters.to(X.device, dtype)) if len(parameters) else method
+            Q = tuned(covariance(widened(X, dtype), centred=method.centred))
             Q = Q if form == "matrix" else to_triangle(Q)
         if output == "isometric":
             Q = Q * triangle_weights(X.shape[1], dtype=Q.dtype, device=Q.device)
@@ -131,8 +134,8 @@ def _from_features(method: SpectralRoot, X: Tensor, dtype: torch.dtype) -> bool:
     are dropped to eps instead of zero, that difference is part of what is published.
     """
     without_gradient = not (torch.is_grad_enabled() and X.requires_grad)
-    same = dtype == torch.float64 and method.keep is None
-    return method.fused or (without_gradient and same)
+    same = dtype == torch.float64 and method.fused_value
+    return method.centred and (method.fused or (without_gradient and same))
 
 
 class _Pool(nn.Module):
@@ -183,9 +186,9 @@ class CovariancePool(_Pool):
     """Global covariance pooling: optional reduction, covariance, normalisation, upper triangle.
 
     The method can be changed on a live module (``pool.method = "svd-pade"``): no parameter, buffer or
-    optimizer state depends on it. That is what hybrid training does. The exception are learned filters:
-    their parameters are in ``pool.learned`` by the name of the method from the first time that it is
-    assigned, and stay there, as they have been learned, when the method changes. Give them to the
+    optimizer state depends on it. That is what hybrid training does. The exception are methods that
+    learn: their parameters are in ``pool.learned`` by the name of the method from the first time that it
+    is assigned, and stay there, as they have been learned, when the method changes. Give them to the
     optimizer without weight decay (:func:`learned_parameters`).
 
     Args:
@@ -198,6 +201,8 @@ class CovariancePool(_Pool):
         output: ``"triangle"``, ``"isometric"`` or ``"matrix"``, as in :func:`covariance_pool`.
         scaling: applied to the vector of each sample, :class:`Length` or :class:`Factor`;
             None, as in the paper, leaves it alone.
+        drop: a module that is applied to the reduced features, such as
+            :class:`AdaptiveChannelDropout`; None for none.
 
     Shape:
         ``(B, in_channels, H, W)`` or ``(B, in_channels, N)`` to ``(B, out_features)``, or
@@ -218,9 +223,11 @@ class CovariancePool(_Pool):
         compute_dtype: torch.dtype | None = None,
         output: str = "triangle",
         scaling: Scaling | None = None,
+        drop: nn.Module | None = None,
     ) -> None:
         super().__init__(in_channels, reduction, scaling)
         _check_options(compute_dtype, output)
+        self.drop = nn.Identity() if drop is None else drop
         self.compute_dtype = compute_dtype
         self.output = output
         self.learned = nn.ParameterDict()
@@ -249,6 +256,7 @@ class CovariancePool(_Pool):
 
     def pool(self, features: Tensor) -> Tensor:
         """Pool reduced features."""
+        features = self.drop(features)
         method = self._method
         learned = self.learned[method.name] if method.initial_parameters() else None
         parameters = _parameters(method, learned)

@@ -7,12 +7,16 @@ from typing import Any, TypeVar
 
 from rootpool.unknown import unknown_name
 
+from .box_cox import BoxCox
+from .brownian import BrownianDistance
+from .factored import LogCholesky, SparsePrecision
 from .kernel_roots import SVDPI, MPNCov, SVDPade, SVDTaylor, SVDTopN, SVDTrunc
 from .learned import LearnedMixture, LearnedPower
 from .method import SOURCES, Method
 from .newton_root import SVDNewton
 from .newton_value import NewtonExact, NewtonFused
 from .normalisations import ISqrtCov, MatrixLog, MatrixPower, PlainCovariance, SignedSqrt
+from .scaled_root import ScalingEigenBranch
 from .spectral_roots import Exact
 
 __all__ = ["METHODS", "is_registered", "method_names", "register", "resolve_method"]
@@ -33,6 +37,11 @@ METHODS: dict[str, type[Method]] = {
         NewtonFused,
         LearnedPower,
         LearnedMixture,
+        ScalingEigenBranch,
+        BoxCox,
+        LogCholesky,
+        BrownianDistance,
+        SparsePrecision,
         PlainCovariance,
         MatrixLog,
         MatrixPower,

@@ -43,10 +43,12 @@ class SpectralRoot(Method):
     """The square root by eigendecomposition; subclasses differ in the gradient.
 
     ``twice`` says whether that gradient is the derivative of the root itself, so that it can be
-    differentiated again. ``inner`` has to be linear in ``Z``.
+    differentiated again. ``homogeneous`` says whether the result scales as the features do (but for the
+    floor). ``inner`` has to be linear in ``Z``.
     """
 
     twice: ClassVar[bool] = False
+    homogeneous: ClassVar[bool] = True
 
     def floor(self, dtype: torch.dtype) -> float:
         """Eigenvalues below are raised to this: ``eps``, as in the paper."""
@@ -62,12 +64,21 @@ class SpectralRoot(Method):
         return True
 
     @property
+    def fused_value(self) -> bool:
+        """The same where no gradient is asked for."""
+        return self.fused
+
+    @property
     def keep(self) -> int | None:
         """How many of the largest eigenvalues to keep; None: all."""
         return None
 
+    def base(self, like: Tensor) -> Tensor | float:
+        """The value of the null space: the root of the floor; a number of the dtype of ``like``."""
+        return math.sqrt(self.floor(like.dtype))
+
     def shares(self, s: Tensor) -> Tensor | None:
-        """The shares of the columns of W in ``W diag(shares) W^T + sqrt(floor) I``; None: ones.
+        """The shares of the columns of W in ``W diag(shares) W^T + base I``; None: ones.
 
         Args:
             s: roots of the eigenvalues, ascending, ``(B, r)``; dropped ones are 0.
@@ -94,8 +105,14 @@ class SpectralRoot(Method):
         """The method with given values ``(k,)`` of its trainable parameters; itself if it has none."""
         return self
 
-    def parameter_gradients(self, s: Tensor, Z: Tensor) -> Tensor:
-        """The gradient to the trainable parameters from each map, ``(B, k)``; arguments of `inner`."""
+    def parameter_gradients(self, s: Tensor, Z: Tensor, trace: Tensor) -> Tensor:
+        """The gradient to the trainable parameters from each map, ``(B, k)``.
+
+        Args:
+            s: as in `inner`.
+            Z: as in `inner`.
+            trace: of the gradient of the result, ``(B, 1)``, in which the null space has its part.
+        """
         return s.new_empty(len(s), 0)
 
 

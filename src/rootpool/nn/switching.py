@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from torch import nn
 
-from .learned import LearnedFilter
 from .method import Method
 from .pooling import CovariancePool
 from .registry import resolve_method
@@ -25,7 +24,7 @@ def covariance_pools(model: nn.Module) -> dict[str, CovariancePool]:
 
 
 def learned_parameters(model: nn.Module) -> list[nn.Parameter]:
-    """The parameters of learned filters in a model, which want no weight decay.
+    """The parameters of learned methods in a model, which want no weight decay.
 
     >>> learned_parameters(CovariancePool(8, "learned-power"))
     [Parameter containing:
@@ -35,7 +34,7 @@ def learned_parameters(model: nn.Module) -> list[nn.Parameter]:
 
 
 def learned_values(model: nn.Module) -> dict[str, float]:
-    """What the learned filter in use has become, by name; the first one of a model with several.
+    """What the learned method in use has become, by name; the first one of a model with several.
 
     >>> learned_values(CovariancePool(8, "learned-power"))
     {'exponent': 0.5}
@@ -44,7 +43,7 @@ def learned_values(model: nn.Module) -> dict[str, float]:
     """
     for pool in covariance_pools(model).values():
         method = pool.method
-        if isinstance(method, LearnedFilter) and method.initial_parameters():
+        if method.initial_parameters():
             return method.readable(pool.learned[method.name])
     return {}
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rootpool.nn import METHODS, Method, resolve_method
+from rootpool.nn import METHODS, KernelRoot, Method, resolve_method
 from rootpool.recipes import (
     HYBRID,
     STANDALONE,
@@ -57,7 +57,7 @@ def in_our_form(method: str) -> str:
 
 
 def _has_published_form(method: str) -> bool:
-    return method in METHODS and "backward" in {field.name for field in fields(METHODS[method])}
+    return method in METHODS and issubclass(METHODS[method], KernelRoot)
 
 
 def run_method(name: str) -> Method:

@@ -2,6 +2,7 @@
 
 from rootpool.recipes import Recipe, SettingsError, load_recipe, recipe_names
 
+from .conditioning import OrthogonalGradient
 from .datamodule import ImageData
 from .evaluation import TrainedRun, evaluate, load_run, predict
 from .hybrid import HybridProtocol, HybridSchedule
@@ -16,6 +17,7 @@ __all__ = [
     "HybridSchedule",
     "ImageData",
     "NonFiniteError",
+    "OrthogonalGradient",
     "PooledTraining",
     "Recipe",
     "Replay",

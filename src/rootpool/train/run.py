@@ -29,6 +29,7 @@ from rootpool.nn import covariance_pools
 from rootpool.recipes import SettingsError
 
 from .checkpoints import AtomicCheckpointIO
+from .conditioning import OrthogonalGradient
 from .datamodule import ImageData
 from .failures import explained_deaths
 from .hybrid import HybridProtocol
@@ -221,6 +222,8 @@ def _callbacks(settings: Namespace, output: Path) -> list[Callback]:
         callbacks.append(EMAWeightAveraging(decay=settings.ema))
     if settings.patience:
         callbacks.append(EarlyStopping("val_error", patience=settings.patience))
+    if settings.conditioning is not None:
+        callbacks.append(OrthogonalGradient(settings.conditioning))
     if settings.spectrum_every:
         callbacks.append(SpectrumMonitor(every_n_steps=settings.spectrum_every))
     return callbacks

@@ -1,7 +1,7 @@
 """The effective configuration of a run: checked and completed, from recipes, command line and studies.
 
 A configuration is a nested dictionary with the keys ``seed``, ``hybrid`` (a `HybridSchedule`),
-``save_every``, ``spectrum_every``, ``patience``, ``ema``, ``loggers``, ``model`` (arguments of
+``save_every``, ``spectrum_every``, ``patience``, ``ema``, ``conditioning``, ``loggers``, ``model`` (arguments of
 `PooledTraining`), ``data`` (of `ImageData`) and ``trainer`` (of Lightning's Trainer). `resolve` checks it,
 fills in the defaults and returns the effective configuration.
 """
@@ -21,6 +21,7 @@ from jsonargparse import ArgumentError, ArgumentParser, Namespace
 from rootpool.recipes import SettingsError, merge
 from rootpool.unknown import unknown_name
 
+from .conditioning import Conditioning
 from .datamodule import ImageData
 from .hybrid import HybridSchedule
 from .module import PooledTraining
@@ -63,6 +64,8 @@ def parser() -> ArgumentParser:
     made.add_argument("--patience", type=int, default=0)
     # How much of the averaged weights is kept at a step, such as 0.999; null for no average.
     made.add_argument("--ema", type=float | None, default=None)
+    # Of the layer before the covariance: its gradient made orthogonal (nog), its rate the optimal one (olr).
+    made.add_argument("--conditioning", type=Conditioning | None, default=None)
     made.add_argument("--loggers", type=list[str], default=["tensorboard"])
     made.add_class_arguments(PooledTraining, "model", skip={"num_classes", "classes", "seed"})
     made.add_class_arguments(ImageData, "data", skip={"seed"})

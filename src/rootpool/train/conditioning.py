@@ -1,0 +1,140 @@
+r"""A better conditioned covariance by the gradient of the layer before it: NOG and OLR.
+
+The columns of a covariance are mixtures by the weights W of the layer before it. Two changes of its gradient L,
+as a matrix with a row per output channel, keep these weights near an orthogonal matrix:
+
+* *nearest orthogonal gradient* (NOG): :math:`L \leftarrow U V^T`, the polar factor of :math:`L = U S V^T`;
+* *optimal learning rate* (OLR): the rate of this layer alone is
+
+  .. math:: \eta^* = \frac{(w \cdot w)(l \cdot w)}{(w \cdot w)(l \cdot l) + 2 (l \cdot w)^2}
+
+  (w and l are W and L as vectors) where that is between 0 and the rate of the optimizer, else that of the optimizer.
+
+Reference: Song, Sebe and Wang, Improving covariance conditioning of the SVD meta-layer by orthogonality, ECCV 2022.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, get_args
+
+import lightning.pytorch as pl
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from rootpool.linalg import orthogonalize
+from rootpool.nn import covariance_pools
+from rootpool.recipes import SettingsError
+
+__all__ = ["Conditioning", "OrthogonalGradient", "layer_before", "optimal_rate"]
+
+Conditioning = Literal["nog", "olr", "nog+olr"]
+
+
+def optimal_rate(weight: Tensor, gradient: Tensor, rate: float | Tensor) -> Tensor:
+    """The optimal learning rate of a layer, where it is between 0 and ``rate``; else ``rate``.
+
+    >>> w, l = torch.tensor([[2.0, 0.0]]), torch.tensor([[1.0, 1.0]])
+    >>> optimal_rate(w, l, 0.5), optimal_rate(w, -l, 0.5)
+    (tensor(0.5000), tensor(0.5000))
+    >>> optimal_rate(w / 4, l, 0.5)
+    tensor(0.1250)
+    """
+    # In units of the largest entries neither squares nor their products leave the range.
+    w, l = weight.detach().flatten(), gradient.flatten()
+    unit_w, unit_l = (torch.where(m == 0, 1, m) for m in (w.abs().amax(), l.abs().amax()))
+    w, l = w / unit_w, l / unit_l
+    ww, lw, ll = w @ w, l @ w, l @ l
+    bottom = ww * ll + 2 * lw.square()
+    best = ww * lw / torch.where(bottom == 0, 1, bottom) * (unit_w / unit_l)
+    return torch.where((best > 0) & (best < rate), best, rate)
+
+
+class OrthogonalGradient(pl.Callback):
+    """Callback that changes the gradient of the layer before the covariance, for its condition.
+
+    With several processes the gradient is their mean already. A gradient that is made orthogonal has singular
+    values of 1, whatever the loss: the learning rate is then the length of its steps. The optimal rate is put into
+    the gradient, as its ratio to the rate of the optimizer, so that momentum remembers it, and schedules and
+    checkpoints stay as they are; an optimizer that divides by the size of gradients, such as Adam, undoes both.
+
+    Args:
+        conditioning: ``"nog"``, ``"olr"``, or ``"nog+olr"``, as in recipes.
+        layer: whose weight it is; None for the one that :func:`layer_before` finds.
+
+    >>> OrthogonalGradient("nog").conditioning
+    'nog'
+    """
+
+    def __init__(self, conditioning: Conditioning = "nog", layer: nn.Module | None = None) -> None:
+        if conditioning not in get_args(Conditioning):
+            raise SettingsError(
+                f"conditioning must be one of {', '.join(get_args(Conditioning))}, got {conditioning!r}"
+            )
+        self.conditioning = conditioning
+        self.layer = layer
+
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        if stage == "fit" and self.layer is None:
+            self.layer = layer_before(pl_module)
+
+    @torch.no_grad()
+    def on_before_optimizer_step(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, optimizer: Optimizer
+    ) -> None:
+        weight: Any = self.layer.weight  # type: ignore[union-attr]
+        if weight.grad is None:  # frozen
+            return
+        gradient = weight.grad
+        if "nog" in self.conditioning:
+            matrix = gradient.flatten(1)
+            wide = torch.promote_types(matrix.dtype, torch.float32)
+            gradient.copy_(orthogonalize(matrix.to(wide)).view_as(gradient))
+        if "olr" in self.conditioning:
+            rate = _rate(optimizer, weight)
+            if rate:
+                gradient *= optimal_rate(weight, gradient, rate) / rate
+
+
+def _rate(optimizer: Optimizer, weight: Tensor) -> float:
+    """The learning rate of a parameter; 0 if the optimizer does not have it."""
+    for group in optimizer.param_groups:
+        if any(parameter is weight for parameter in group["params"]):
+            return float(group["lr"])
+    return 0.0
+
+
+def layer_before(model: nn.Module) -> nn.Module:
+    """The layer whose outputs the first covariance pooling of a model pools: the last that mixes channels.
+
+    It is the convolution of the pooling's own reduction, or else the last convolution or linear layer that comes
+    before the pooling in the model.
+
+    >>> from rootpool.models import create_model
+    >>> layer_before(create_model("patchnet", "exact", 3, reduction=16))
+    Conv2d(64, 16, kernel_size=(1, 1), stride=(1, 1), bias=False)
+    """
+    pools = covariance_pools(model)
+    if not pools:
+        raise SettingsError(
+            "conditioning is for the layer before a covariance, and this model has no CovariancePool; leave it "
+            "out, or choose a method other than gap"
+        )
+    pool = next(iter(pools.values()))
+    inside = _mixing(pool.reduction)
+    if inside:
+        return inside[-1]
+    before: list[nn.Module] = []
+    for module in model.modules():
+        if module is pool:
+            break
+        before += [module] if isinstance(module, nn.Conv2d | nn.Linear) else []
+    if not before:
+        raise SettingsError(
+            "found no convolution before the covariance; give the layer, OrthogonalGradient(layer=...)"
+        )
+    return before[-1]
+
+
+def _mixing(module: nn.Module) -> list[nn.Module]:
+    return [m for m in module.modules() if isinstance(m, nn.Conv2d | nn.Linear)]

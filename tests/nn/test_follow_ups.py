@@ -1,0 +1,372 @@
+"""Methods that were published after the paper, against arithmetic that shares none of their code."""
+
+import math
+
+import mpmath
+import pytest
+import torch
+from torch.linalg import LinAlgError
+
+import matrices
+import oracles
+from matrices import relative_error
+from rootpool.linalg import logm, skip_checks
+from rootpool.nn import (
+    METHODS,
+    BoxCox,
+    BrownianDistance,
+    CovariancePool,
+    LogCholesky,
+    MatrixLog,
+    SparsePrecision,
+    covariance,
+    covariance_pool,
+    learned_values,
+)
+
+NAMES = [name for name, method in METHODS.items() if method.source == "follow-up"]
+SHAPES = [(2, 4, 9), (2, 4, 4), (2, 5, 3)]  # more, as many, fewer positions than channels
+shapes = pytest.mark.parametrize("shape", SHAPES)
+every = pytest.mark.parametrize("name", NAMES)
+
+
+def moments(X, centred):
+    """Matrices of mpmath by loops over positions, from features ``(B, d, N)``."""
+    for x in X.tolist():
+        rows = [[mpmath.mpf(v) for v in row] for row in x]
+        if centred:
+            rows = [[v - mpmath.fsum(row) / len(row) for v in row] for row in rows]
+        yield mpmath.matrix(
+            [
+                [mpmath.fsum(a * b for a, b in zip(r, q, strict=True)) / len(r) for q in rows]
+                for r in rows
+            ]
+        )
+
+
+# Each method by its definition, from a matrix of mpmath to one, in 50 digits.
+
+
+def seb(P):
+    root = oracles.power(P, 0.5)
+    return root * (1 + mpmath.mnorm(root * mpmath.expm(-P), "f"))
+
+
+def box_cox(P, theta=0.5, ridge=0.0):
+    lam, U = mpmath.eigsy(P)
+    level = mpmath.mpf(10) ** -20 * max(lam)
+    lam = [(x if x > level else mpmath.mpf(0)) + mpmath.mpf(ridge) for x in lam]
+    theta = mpmath.mpf(theta)
+    values = [mpmath.log(x) if theta == 0 else (x**theta - 1) / theta for x in lam]
+    return U * mpmath.diag(values) * U.T
+
+
+def log_cholesky(P, ridge=1e-6):
+    L = mpmath.cholesky(P + mpmath.mpf(ridge) * mpmath.eye(P.rows))
+    T = L.copy()
+    for i in range(P.rows):
+        T[i, i] = mpmath.log(L[i, i])
+    return T + T.T
+
+
+def brownian(P, temperature=0.5, eps=1e-5):
+    n = P.rows
+    D = mpmath.matrix(n, n)
+    for i in range(n):
+        for j in range(n):
+            square = P[i, i] + P[j, j] - 2 * P[i, j]
+            D[i, j] = mpmath.sqrt(mpmath.mpf(temperature) * square + mpmath.mpf(eps))
+    H = mpmath.eye(n) - mpmath.ones(n) / n
+    return H * D * H
+
+
+def isice(P, sparsity=0.01, step=1.0, iterations=5, ridge=3.4e-3):
+    n, trace = P.rows, lambda M: mpmath.fsum(M[i, i] for i in range(M.rows))  # noqa: E731
+
+    def inverse(M):
+        return (M / trace(M) + mpmath.mpf(ridge) * mpmath.eye(n)) ** -1 / trace(M)
+
+    C = P / trace(P)
+    theta = inverse(C)
+    for k in range(iterations):
+        eta = mpmath.mpf(step) * (1 - mpmath.mpf(k) / max(iterations - 1, 1))
+        g = C - inverse(theta)
+        new = mpmath.matrix(n, n)
+        for i in range(n):
+            for j in range(n):
+                t = theta[i, j]
+                plus = max(max(t, 0) - eta * (g[i, j] + mpmath.mpf(sparsity)), 0)
+                minus = max(max(-t, 0) - eta * (-g[i, j] + mpmath.mpf(sparsity)), 0)
+                new[i, j] = plus - minus
+        theta = (new + new.T) / 2
+    return theta / mpmath.sqrt(trace(theta))
+
+
+ORACLES = {
+    "seb": seb,
+    "box-cox": box_cox,
+    "log-cholesky": log_cholesky,
+    "brownian": brownian,
+    "isice": isice,
+}
+
+
+def expected(name, X, **options):
+    found = [ORACLES[name](M, **options) for M in moments(X, METHODS[name].centred)]
+    return torch.tensor(
+        [[[float(Q[i, j]) for j in range(Q.cols)] for i in range(Q.rows)] for Q in found],
+        dtype=torch.float64,
+    )
+
+
+def gradient(X, method, G, **options):
+    X = X.clone().requires_grad_()
+    return torch.autograd.grad(covariance_pool(X, method, output="matrix", **options), X, G)[0]
+
+
+@every
+@shapes
+def test_values_by_definition(name, shape):
+    X = matrices.random(*shape)
+    got = covariance_pool(X, name, output="matrix")
+    # A singular covariance with a ridge of 1e-6 has a condition of that size.
+    tolerance = 1e-9 if name == "log-cholesky" else 1e-12
+    assert relative_error(got, expected(name, X)) < tolerance
+
+
+# With a ridge that finite differences can see across.
+SMOOTH = {"log-cholesky": LogCholesky(ridge=0.1)}
+
+
+@every
+@shapes
+def test_gradcheck(name, shape):
+    X, method = matrices.random(*shape).requires_grad_(), SMOOTH.get(name, METHODS[name]())
+    assert torch.autograd.gradcheck(lambda X: covariance_pool(X, method), X)
+    assert torch.autograd.gradcheck(lambda X: covariance_pool(X, method, output="matrix"), X)
+
+
+@every
+def test_gradients_at_ties(name):
+    """Orthogonal channels of equal length: all eigenvalues of the covariance are the same."""
+    frame = torch.cat([torch.ones(8, 1), matrices.random(8, 4)], 1)
+    X = torch.linalg.qr(frame)[0][:, 1:].mT.unsqueeze(0).contiguous().requires_grad_()
+    method = SMOOTH.get(name, METHODS[name]())
+    assert torch.autograd.gradcheck(lambda X: covariance_pool(X, method), X)
+
+
+@every
+@pytest.mark.parametrize("N", [1, 2, 4, 9])
+@pytest.mark.parametrize("kind", ["zero", "constant", "equal channels", "ordinary"])
+@pytest.mark.parametrize("dtype", matrices.DTYPES)
+def test_ordinary_extremes_are_finite(name, kind, N, dtype):
+    X = matrices.random(3, 6, N)
+    if kind == "zero":
+        X = X * 0
+    elif kind == "constant":
+        X = X[..., :1].expand(3, 6, N) * 10
+    elif kind == "equal channels":
+        X[:, 3:] = X[:, :3]
+    G = matrices.random(3, 6, 6, seed=1).to(dtype)
+    assert covariance_pool(X.to(dtype), name).isfinite().all()
+    assert gradient(X.to(dtype), name, G).isfinite().all()
+
+
+@every
+@pytest.mark.parametrize("scale", [1e-10, 1e10])
+def test_scales(name, scale):
+    if name == "log-cholesky" and scale > 1:
+        pytest.skip("a singular covariance needs a ridge that the scale does not drown")
+    X = matrices.random(2, 4, 9) * scale
+    got = covariance_pool(X, name, output="matrix")
+    assert relative_error(got, expected(name, X)) < 1e-9
+    assert gradient(X, name, matrices.random(2, 4, 4, seed=1)).isfinite().all()
+
+
+@every
+def test_empty_batch(name):
+    X = torch.zeros(0, 4, 3, requires_grad=True)
+    covariance_pool(X, name).sum().backward()
+    assert X.grad.shape == X.shape
+
+
+@every
+def test_compiled(name):
+    torch._dynamo.reset()
+    X, pool = matrices.random(2, 5, 4), CovariancePool(5, name).double()
+    compiled = torch.compile(pool, fullgraph=True, backend="aot_eager")
+    results = []
+    for run in (pool, compiled):
+        Y = X.clone().requires_grad_()
+        results.append(torch.autograd.grad(run(Y).sin().sum(), Y)[0])
+    assert relative_error(results[1], results[0]) < 1e-12
+
+
+# ------------------------------------------------------------------------------------------- box-cox
+
+
+@pytest.mark.parametrize("theta", [1.5, 1.0, 0.5, 0.1, 1e-3, 1e-9])
+@pytest.mark.parametrize("ridge", [0.0, 1e-3])
+@shapes
+def test_box_cox_of_every_exponent(theta, ridge, shape):
+    X, method = matrices.random(*shape), BoxCox(theta, ridge)
+    got = covariance_pool(X, method, output="matrix")
+    wanted = expected("box-cox", X, theta=theta, ridge=ridge)
+    assert relative_error(got, wanted) < 1e-12
+    assert relative_error(method(covariance(X)), wanted) < 1e-9
+
+
+def test_box_cox_tends_to_the_logarithm_without_losing_digits():
+    X = matrices.random(2, 4, 9)
+    log = torch.stack([logm(P) for P in covariance(X)])
+    for theta in (1e-6, 1e-9, 1e-12):
+        got = covariance_pool(X, BoxCox(theta), output="matrix")
+        assert relative_error(got, log) < 10 * theta + 1e-13
+    same = covariance_pool(X, BoxCox(0, ridge=1e-3), output="matrix")
+    assert relative_error(same, covariance_pool(X, MatrixLog(1e-3), output="matrix")) < 1e-12
+
+
+@pytest.mark.parametrize("theta", [0.9, 0.2])
+@pytest.mark.parametrize("ridge", [0.0, 0.1])
+@pytest.mark.parametrize("shape", [*SHAPES, (2, 3, 1)])
+def test_the_exponent_gets_its_gradient(theta, ridge, shape):
+    """From the features and from covariances, null spaces included, against finite differences."""
+    X, method = matrices.random(*shape), BoxCox(theta, ridge, trained=True)
+    G = matrices.random(shape[0], shape[1], shape[1], seed=1)
+    parameter = torch.tensor([math.log(theta)], dtype=torch.float64, requires_grad=True)
+    P = covariance(X)
+    numeric = oracles.central_difference(
+        lambda t: (covariance_pool(X, BoxCox(float(t.exp()), ridge), output="matrix") * G).sum(),
+        parameter.detach(),
+        torch.ones(1).double(),
+    )
+    for output in ("matrix", "triangle"):
+        Q = covariance_pool(X, method, output=output, parameters=parameter)
+        weight = G if output == "matrix" else matrices.random(*Q.shape, seed=2)
+        (got,) = torch.autograd.grad(Q, parameter, weight)
+        if output == "triangle":
+            numeric = oracles.central_difference(
+                lambda t: (covariance_pool(X, BoxCox(float(t.exp()), ridge)) * weight).sum(),
+                parameter.detach(),
+                torch.ones(1).double(),
+            )
+        assert got.item() == pytest.approx(float(numeric), rel=1e-6)
+    if ridge or shape[2] > shape[1]:  # without both, null eigenvalues of P are rounding errors
+        (square,) = torch.autograd.grad((method.at(parameter)(P) * G).sum(), parameter)
+        (fused,) = torch.autograd.grad(
+            (covariance_pool(X, method, output="matrix", parameters=parameter) * G).sum(), parameter
+        )
+        assert square.item() == pytest.approx(fused.item(), rel=1e-9)
+
+
+def test_the_derivative_by_the_exponent_does_not_cancel():
+    from rootpool.nn.box_cox import _slope
+
+    for theta in (1e-8, 1e-2, 0.5):
+        for log in (-30.0, -1.0, -1e-3, 1e-9, 0.3, 2.0):
+            got = _slope(*torch.tensor([[log], [theta]], dtype=torch.float64))
+            with mpmath.workdps(60):
+                t, x = mpmath.mpf(theta), mpmath.mpf(log)
+                slope = x * mpmath.exp(t * x) / t - mpmath.expm1(t * x) / t**2
+            assert got.item() == pytest.approx(float(slope), rel=1e-13)
+
+
+def test_box_cox_learns_in_a_pooling():
+    pool, X = CovariancePool(4, BoxCox(0.4, trained=True)), matrices.random(2, 4, 9)
+    assert learned_values(pool) == {"exponent": pytest.approx(0.4)}
+    pool(X).square().sum().backward()
+    assert pool.learned["box-cox"].grad.abs() > 0
+    assert not list(CovariancePool(4, "box-cox").parameters())
+
+
+# ---------------------------------------------------------------------------------------- the others
+
+
+def test_log_cholesky_depends_on_the_order_of_channels():
+    X = matrices.random(1, 3, 9)
+    Q, turned = (covariance_pool(Y, "log-cholesky", output="matrix") for Y in (X, X.flip(1)))
+    assert relative_error(turned, Q.flip(1, 2)) > 0.01
+
+
+def test_a_ridge_that_is_lost_is_an_error():
+    X = matrices.random(2, 4, 2) * torch.tensor([1.0, 1e10])[:, None, None]
+    with pytest.raises(LinAlgError, match=r"log-cholesky: covariance \[1\] is not .* raise its r"):
+        covariance_pool(X, "log-cholesky")
+    with skip_checks():
+        assert covariance_pool(X, "log-cholesky")[1].isnan().any()
+    assert covariance_pool(X, LogCholesky(ridge=1e10)).isfinite().all()
+
+
+def test_brownian_is_given_second_moments():
+    X = matrices.random(2, 4, 9)
+    moved = covariance_pool(X + torch.arange(4.0)[:, None], "brownian", output="matrix")
+    assert relative_error(moved, covariance_pool(X, "brownian", output="matrix")) > 0.1
+    second = (X @ X.mT) / 9
+    assert torch.allclose(covariance(X, centred=False), second)
+    by_hand = BrownianDistance()(second)
+    assert torch.allclose(CovariancePool(4, "brownian", output="matrix")(X), by_hand, atol=1e-7)
+
+
+def test_brownian_temperature_is_learned():
+    X, pool = matrices.random(2, 4, 9), CovariancePool(4, "brownian")
+    assert learned_values(pool) == {"temperature": pytest.approx(0.5)}
+    theta = torch.tensor([0.3], dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(
+        lambda t: covariance_pool(X, "brownian", parameters=t), theta
+    )
+    fixed = BrownianDistance(temperature=math.exp(0.3), trained=False)
+    learned = covariance_pool(X, "brownian", parameters=theta)
+    assert relative_error(learned.detach(), covariance_pool(X, fixed)) < 1e-14
+
+
+@pytest.mark.parametrize("eps", [1e-5, 1e-9])
+def test_brownian_gradient_at_equal_channels_has_the_stated_bound(eps):
+    M = matrices.random(1, 3, 3)
+    M = (M @ M.mT).requires_grad_()
+    equal = M[:, [0, 0, 1]][:, :, [0, 0, 1]]  # the first two channels are the same
+    method = BrownianDistance(eps=eps, trained=False)
+    one = torch.zeros(1, 3, 3).double()
+    one[0, 0, 1] = 1.0
+    square = equal.detach().clone().requires_grad_()
+    (g,) = torch.autograd.grad(method(square), square, one)
+    assert g.abs().max() <= 2 * 0.5 / (2 * math.sqrt(eps)) * 1.01
+    assert g.isfinite().all()
+
+
+@pytest.mark.parametrize("iterations", [1, 2, 5, 8])
+@pytest.mark.parametrize("options", [{}, {"sparsity": 0.5}, {"step": 5.0}, {"ridge": 0.1}])
+def test_isice_with_other_parameters(iterations, options):
+    X = matrices.random(2, 5, 12)
+    method = SparsePrecision(iterations=iterations, **options)
+    got = covariance_pool(X, method, output="matrix")
+    assert relative_error(got, expected("isice", X, iterations=iterations, **options)) < 1e-12
+
+
+def test_isice_is_sparse_and_the_same_every_time():
+    X = matrices.random(2, 6, 200)
+    Q = covariance_pool(X, SparsePrecision(sparsity=0.3), output="matrix")
+    assert (Q == 0).any()
+    assert (Q.diagonal(dim1=1, dim2=2) > 0).all()
+    assert torch.equal(Q, covariance_pool(X, SparsePrecision(sparsity=0.3), output="matrix"))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: BoxCox(0), r"the logarithm, which zero eigenvalues .*BoxCox\(0, ridge=1e-3\)"),
+        (lambda: BoxCox(0, 1e-3, trained=True), "BoxCox cannot learn from the exponent 0"),
+        (lambda: BoxCox(-1), "BoxCox.exponent must not be negative, got -1"),
+        (lambda: BoxCox(ridge=-1.0), "BoxCox.ridge must not be negative, got -1.0"),
+        (lambda: BoxCox(math.inf), "BoxCox.exponent must be finite, got inf"),
+        (lambda: LogCholesky(0), "LogCholesky.ridge must be positive and finite, got 0"),
+        (lambda: BrownianDistance(eps=0), "BrownianDistance.eps must be positive"),
+        (lambda: BrownianDistance(-1), "BrownianDistance.temperature must be positive"),
+        (lambda: SparsePrecision(iterations=0), "SparsePrecision.iterations must be an integer"),
+        (lambda: SparsePrecision(step=0), "SparsePrecision.step must be positive"),
+        (lambda: SparsePrecision(-0.1), "SparsePrecision.sparsity must not be negative, got -0.1"),
+        (lambda: SparsePrecision(ridge=0), "SparsePrecision.ridge must be positive"),
+    ],
+)
+def test_impossible_parameters(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
