@@ -2,6 +2,7 @@
 
 from .branches import BranchPool
 from .covariance import Covariance, covariance
+from .group_whitening import GroupWhitening
 from .kernel_roots import SVDPI, KernelRoot, MPNCov, SVDPade, SVDTaylor, SVDTopN, SVDTrunc
 from .learned import LearnedFilter, LearnedMixture, LearnedPower
 from .method import KernelBound, Method
@@ -10,6 +11,7 @@ from .newton_value import NewtonExact, NewtonFused
 from .normalisations import ISqrtCov, MatrixLog, MatrixPower, PlainCovariance, SignedSqrt
 from .pooling import AveragePool, CovariancePool, covariance_pool, make_pool, resolve_pool
 from .registry import METHODS, is_registered, method_names, register, resolve_method
+from .replacing import replace_batch_norm
 from .scaling import Factor, Length, Scaling
 from .spectral_roots import Exact, SpectralRoot
 from .switching import (
@@ -20,16 +22,28 @@ from .switching import (
     using_method,
 )
 from .whitening import Whitening
+from .whitening_methods import (
+    WHITENING_METHODS,
+    CholeskyWhitening,
+    ExactWhitening,
+    NewtonWhitening,
+    WhiteningMethod,
+    resolve_whitening,
+)
 
 __all__ = [
     "METHODS",
     "SVDPI",
+    "WHITENING_METHODS",
     "AveragePool",
     "BranchPool",
+    "CholeskyWhitening",
     "Covariance",
     "CovariancePool",
     "Exact",
+    "ExactWhitening",
     "Factor",
+    "GroupWhitening",
     "ISqrtCov",
     "KernelBound",
     "KernelRoot",
@@ -43,6 +57,7 @@ __all__ = [
     "Method",
     "NewtonExact",
     "NewtonFused",
+    "NewtonWhitening",
     "PlainCovariance",
     "SVDNewton",
     "SVDPade",
@@ -53,6 +68,7 @@ __all__ = [
     "SignedSqrt",
     "SpectralRoot",
     "Whitening",
+    "WhiteningMethod",
     "covariance",
     "covariance_pool",
     "covariance_pools",
@@ -62,8 +78,10 @@ __all__ = [
     "make_pool",
     "method_names",
     "register",
+    "replace_batch_norm",
     "resolve_method",
     "resolve_pool",
+    "resolve_whitening",
     "set_method",
     "using_method",
 ]
