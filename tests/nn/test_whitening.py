@@ -1,9 +1,5 @@
-import socket
-
 import pytest
 import torch
-import torch.distributed as dist
-import torch.multiprocessing as mp
 from torch import nn
 
 import matrices
@@ -97,41 +93,6 @@ def test_bad_input():
         Whitening(3, eps=0)
     with pytest.raises(ValueError, match=r"momentum must be in \(0, 1\] or None, got 0"):
         Whitening(3, momentum=0)
-
-
-def whiten(X, weight):
-    """Output, input gradient and running statistics of one training step."""
-    layer = Whitening(4)
-    X = X.clone().requires_grad_()
-    Y = layer(X)
-    (Y * weight).sum().backward()
-    return Y.detach(), X.grad, layer.running_mean, layer.running_covariance
-
-
-def worker(rank, port, X, weight, results):
-    dist.init_process_group("gloo", f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
-    share = slice(0, 3) if rank == 0 else slice(3, 8)  # unequal shares too
-    results[rank] = tuple(t.numpy() for t in whiten(X[share], weight[share]))
-    dist.destroy_process_group()
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not dist.is_available(), reason="torch was built without distributed")
-def test_two_processes_give_the_numbers_of_one():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    X, weight = matrices.random(8, 4, 3, 3), matrices.random(8, 4, 3, 3, seed=1)
-    Y, gradient, mean, covariance = whiten(X, weight)
-    with mp.Manager() as manager:
-        results = manager.dict()
-        mp.spawn(worker, (port, X, weight, results), nprocs=2)
-        shares = [tuple(torch.from_numpy(a) for a in results[rank]) for rank in (0, 1)]
-    assert torch.allclose(torch.cat([shares[0][0], shares[1][0]]), Y, rtol=1e-12)
-    assert torch.allclose(torch.cat([shares[0][1], shares[1][1]]), gradient, rtol=1e-10, atol=1e-13)
-    for share in shares:
-        assert torch.allclose(share[2], mean)
-        assert torch.allclose(share[3], covariance)
 
 
 def test_a_batch_beyond_the_range_leaves_the_running_statistics():

@@ -3,34 +3,81 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import Tensor, nn
 
-__all__ = ["Backbone", "Layout", "features_of", "refuse_missing"]
+__all__ = [
+    "BRANCHES",
+    "PATCHES",
+    "TOKENS",
+    "Backbone",
+    "Features",
+    "Layout",
+    "features_of",
+    "refuse_missing",
+]
+
+Features = Any  # a tensor, or a dictionary of tensors
+
+
+PATCHES, ALL, BRANCHES = TOKENS = ("patches", "all", "class+patches")
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where a feature map has its channels, and how many leading tokens are not positions.
+    """Where a feature map has its channels, which of its tokens are positions, and which are pooled.
+
+    Args:
+        order: of the axes.
+        prefix_tokens: how many leading tokens are not positions: class and register tokens.
+        class_token: whether the first of them is a class token.
+        tokens: what the result has: the positions, all tokens, or a dictionary of both the class token
+            and the positions. A network without a class token has its positions in its place: their
+            average is what its own head classifies.
 
     >>> import torch
     >>> Layout("NLC", prefix_tokens=1)(torch.zeros(2, 197, 192)).shape
     torch.Size([2, 192, 196])
+    >>> maps = Layout("NLC", 1, class_token=True, tokens="class+patches")(torch.zeros(2, 197, 192))
+    >>> {name: tuple(map.shape) for name, map in maps.items()}
+    {'class': (2, 192, 1), 'patches': (2, 192, 196)}
     """
 
     order: str = "NCHW"
     prefix_tokens: int = 0
+    class_token: bool = False
+    tokens: str = PATCHES
 
-    def __call__(self, features: Tensor) -> Tensor:
+    def choosing(self, tokens: str, name: str) -> Layout:
+        """The layout of the network ``name`` with other tokens."""
+        if tokens not in TOKENS:
+            raise ValueError(f"tokens must be one of {', '.join(TOKENS)}, got {tokens!r}")
+        if tokens == ALL and not self.prefix_tokens:
+            raise ValueError(
+                f"{name} has no class token, so all its tokens are patches; use tokens={PATCHES!r}, or "
+                f"{BRANCHES!r}, which puts their average beside the covariance"
+            )
+        return replace(self, tokens=tokens)
+
+    def __call__(self, features: Tensor) -> Features:
         if self.order == "NLC":
-            return features[:, self.prefix_tokens :].transpose(1, 2)
-        return features.permute(0, 3, 1, 2) if self.order == "NHWC" else features
+            features = features.transpose(1, 2)
+        elif self.order == "NHWC":
+            features = features.permute(0, 3, 1, 2)
+        positions = features[..., self.prefix_tokens :] if self.prefix_tokens else features
+        if self.tokens == ALL:
+            return features
+        if self.tokens == PATCHES:
+            return positions
+        return {"class": features[..., :1] if self.class_token else positions, "patches": positions}
 
 
 class Backbone(nn.Module):
     """A network without its head: images to ``(B, num_features, H, W)`` or ``(B, num_features, N)``.
+
+    With ``tokens="class+patches"`` in the layout, to a dictionary of two such maps.
 
     Args:
         body: the network; its ``forward_features`` is called if it has one, as timm's models do.
@@ -60,7 +107,7 @@ class Backbone(nn.Module):
         """What images it was made for, with the keys of timm; see ``timm.data.resolve_data_config``."""
         return {**self._pretrained_cfg, "input_size": self.input_size}
 
-    def forward(self, images: Tensor) -> Tensor:
+    def forward(self, images: Tensor) -> Features:
         return self.layout(features_of(self.body)(images))
 
     def extra_repr(self) -> str:

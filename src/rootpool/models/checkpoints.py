@@ -136,6 +136,7 @@ def _make(
         output=spec.output,
         scaling=spec.scaling,
         drop_rate=spec.drop_rate,
+        tokens=spec.tokens,
         **{**spec.options, **options},
     )
     with torch.device("meta"):  # without memory: first check that the description fits the weights

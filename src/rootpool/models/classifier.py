@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from rootpool.nn import Method
 
+from .backbones import Features
 from .freezing import frozen_parameters, hold_still
 from .spec import ModelSpec
 
@@ -22,7 +23,7 @@ class PooledClassifier(nn.Module):
     learned filters. It can be changed on a live network: ``model.pool.method = "svd-pade"``.
 
     Args:
-        backbone: images to one feature map, ``(B, C, H, W)`` or ``(B, C, N)``.
+        backbone: images to one feature map, ``(B, C, H, W)`` or ``(B, C, N)``, or to what the pool takes.
         pool: a feature map to ``(B, out_features)``, such as :class:`rootpool.nn.CovariancePool`.
         classifier: ``(B, out_features)`` to ``(B, num_classes)``.
         spec: how ``create_model`` made the network; a saved file carries it.
@@ -81,11 +82,11 @@ class PooledClassifier(nn.Module):
 
     # Forward
 
-    def forward_features(self, images: Tensor) -> Tensor:
-        """The feature map, before pooling and reduction."""
+    def forward_features(self, images: Tensor) -> Features:
+        """The feature map, before pooling and reduction; a dictionary of maps for several branches."""
         return self.backbone(images)
 
-    def forward_head(self, features: Tensor, pre_logits: bool = False) -> Tensor:
+    def forward_head(self, features: Features, pre_logits: bool = False) -> Tensor:
         """Logits of a feature map, or the pooled vector that they are computed from."""
         pooled = self.head_drop(self.pool(features).flatten(1))
         return pooled if pre_logits else self.classifier(pooled)

@@ -13,9 +13,10 @@ import torch
 from timm.data.config import resolve_data_config
 from torch import Tensor, nn
 
-from rootpool.nn import Method, Scaling, make_pool, resolve_pool
+from rootpool.nn import AveragePool, BranchPool, Method, Scaling, make_pool, resolve_pool
 from rootpool.unknown import unknown_name
 
+from .backbones import BRANCHES, PATCHES
 from .classifier import PooledClassifier
 from .efficientnet_lite import efficientnet_lite0_weights
 from .files import read_tensors
@@ -89,6 +90,7 @@ def create_model(
     output: str = "triangle",
     scaling: Scaling | None = None,
     drop_rate: float = 0.0,
+    tokens: str = PATCHES,
     pretrained: bool = False,
     weights: Any = None,
     **backbone_options: Any,
@@ -110,6 +112,11 @@ def create_model(
         output: ``"triangle"``, ``"isometric"`` or ``"matrix"``, as in :class:`rootpool.nn.CovariancePool`.
         scaling: of the pooled vectors, such as ``rootpool.nn.Length(1.0)``.
         drop_rate: dropout of the pooled vectors, before the last layer.
+        tokens: of a transformer, which of its tokens are pooled. ``"patches"``: those of the image alone.
+            ``"all"``: class and register tokens too. ``"class+patches"``: two branches, as in SoT, the class
+            token beside the covariance of the patches. The classifier of both is the sum of one classifier
+            each. Networks without a class token (Swin, CNNs) have the average of their positions there,
+            which their own head uses.
         pretrained: ImageNet weights for the backbone, fetched by timm or torchvision.
         weights: instead of those, torchvision's weights by name (such as ``"IMAGENET1K_V1"``), or the
             path of a local file with the weights of the original network, under timm's or
@@ -126,7 +133,7 @@ def create_model(
     """
     if not isinstance(num_classes, int) or num_classes < 0:
         raise ValueError(f"num_classes must be an integer from 0 on, got {num_classes!r}")
-    parts = _parts(name, pretrained, weights, backbone_options)
+    parts = _parts(name, pretrained, weights, tokens, backbone_options)
     preset = PRESETS.get(name)
     default = preset.reduction if preset else REDUCTION
     spec = None
@@ -141,11 +148,26 @@ def create_model(
             output,
             scaling,
             drop_rate,
+            tokens,
         )
     options = {"compute_dtype": compute_dtype, "output": output, "scaling": scaling}
     head = _pool(pool, parts, reduction, default, options)
+    if tokens == BRANCHES:
+        head = _beside_first_order(head, parts.backbone.num_features, pool)
     classifier = parts.classifier(head.out_features, num_classes)  # type: ignore[arg-type]
     return PooledClassifier(parts.backbone, head, classifier, spec, drop_rate)
+
+
+def _beside_first_order(
+    head: nn.Module, channels: int, pool: str | Method | nn.Module
+) -> nn.Module:
+    """The class token, or an average, and a covariance: a linear layer of both is a sum of two layers."""
+    if isinstance(pool, nn.Module) or pool == "gap":
+        raise ValueError(
+            f"tokens={BRANCHES!r} puts the class token beside a covariance, and needs a pool of METHODS; "
+            "for others give a BranchPool to PooledClassifier"
+        )
+    return BranchPool([("class", AveragePool(channels)), ("patches", head)])
 
 
 def _pool(
@@ -178,7 +200,10 @@ def _pool(
     return make_pool(channels, pool, reduction or None, **options)
 
 
-def _parts(name: str, pretrained: bool, weights: Any, options: Mapping[str, Any]) -> Parts:
+def _parts(
+    name: str, pretrained: bool, weights: Any, tokens: str, options: Mapping[str, Any]
+) -> Parts:
+    """Backbone and classifier; all but timm's backbones are without tokens."""
     if pretrained and weights is not None:
         raise ValueError("give pretrained=True or weights=..., not both")
     tensors: Mapping[str, Tensor] | None = None
@@ -199,13 +224,20 @@ def _parts(name: str, pretrained: bool, weights: Any, options: Mapping[str, Any]
                 raise TypeError(
                     f"{name} has no option {option!r}; it has {', '.join(preset.options)}"
                 )
-        return preset.build(weights, tensors, **options)
+        return _choosing(preset.build(weights, tensors, **options), tokens, name)
     if from_torchvision:
-        return Parts(torchvision_backbone(name, weights=weights, tensors=tensors, **options))
+        backbone = torchvision_backbone(name, weights=weights, tensors=tensors, **options)
+        return _choosing(Parts(backbone), tokens, name)
     if not is_timm_name(name):
         raise ValueError(unknown_name("model", name, names(), "rootpool.models.list_models()"))
     if weights is not None:
         raise FileNotFoundError(
             f"there is no file {weights!r}; for timm's own weights use pretrained=True"
         )
-    return Parts(timm_backbone(name, pretrained=pretrained, tensors=tensors, **options))
+    backbone = timm_backbone(name, pretrained=pretrained, tensors=tensors, tokens=tokens, **options)
+    return Parts(backbone)
+
+
+def _choosing(parts: Parts, tokens: str, name: str) -> Parts:
+    parts.backbone.layout = parts.backbone.layout.choosing(tokens, name)
+    return parts

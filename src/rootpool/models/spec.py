@@ -11,6 +11,8 @@ import torch
 
 from rootpool.nn import Factor, Length, Method, Scaling, is_registered, resolve_pool
 
+from .backbones import PATCHES
+
 __all__ = ["FETCHING", "ModelSpec"]
 
 # Options of create_model and timm.create_model that read or fetch weights. A file with all tensors does
@@ -39,6 +41,7 @@ class ModelSpec:
     output: str = "triangle"
     scaling: Scaling | None = None
     drop_rate: float = 0.0
+    tokens: str = PATCHES
 
     def to_json(self) -> str:
         """Text that :meth:`from_json` reads."""

@@ -9,7 +9,7 @@ import timm
 import torch
 from torch import Tensor, nn
 
-from .backbones import Backbone, Layout, features_of, refuse_missing
+from .backbones import PATCHES, Backbone, Layout, features_of, refuse_missing
 
 __all__ = ["architecture_of", "is_timm_name", "refuse_hub", "timm_backbone"]
 
@@ -21,18 +21,20 @@ def timm_backbone(
     *,
     pretrained: bool = False,
     tensors: Mapping[str, Tensor] | None = None,
+    tokens: str = PATCHES,
     **options: Any,
 ) -> Backbone:
     """A timm model by its name, up to the feature map that ``forward_features`` returns.
 
     Layers that only the head uses (a convolution after the pooling, hidden layers) are left out, so that
-    every parameter gets a gradient. The tokens of a transformer are its positions, without class and
-    register tokens.
+    every parameter gets a gradient. The tokens of a transformer are its positions, by default without
+    class and register tokens.
 
     Args:
         name: a name that ``timm.list_models`` knows, with or without the tag of its weights.
         pretrained: whether timm fetches its weights.
         tensors: weights under timm's names, instead of fetched ones.
+        tokens: which tokens the map has, as in ``create_model``.
         options: for ``timm.create_model``, such as ``in_chans``, ``img_size`` or ``drop_path_rate``.
     """
     if options.get("features_only"):
@@ -45,7 +47,7 @@ def timm_backbone(
         sketch = _create_timm(name, options).eval()
         size = _input_size(sketch, options)
         try:
-            num_features, layout, unused = _inspect(sketch, name, size)
+            num_features, layout, unused = _inspect(sketch, name, size, tokens)
         except (RuntimeError, NotImplementedError) as error:
             raise ValueError(
                 f"{name} cannot be inspected without data ({error}); choose another model, or make a "
@@ -113,7 +115,7 @@ def _input_size(body: nn.Module, options: Mapping[str, Any]) -> tuple[int, int, 
 
 
 def _inspect(
-    body: nn.Module, name: str, size: tuple[int, int, int]
+    body: nn.Module, name: str, size: tuple[int, int, int], tokens: str
 ) -> tuple[int, Layout, set[str]]:
     """Channels, layout and unused parameters of a network on the meta device: nothing is computed."""
     features = features_of(body)(torch.empty(2, *size))
@@ -123,11 +125,11 @@ def _inspect(
             "choose a model with a single last stage, or use rootpool.models.Stages and "
             "rootpool.nn.BranchPool"
         )
-    layout = _layout(body, name, tuple(features.shape))
+    layout = _layout(body, name, tuple(features.shape)).choosing(tokens, name)
     parameters = dict(body.named_parameters())
-    gradients = torch.autograd.grad(
-        layout(features).sum(), list(parameters.values()), allow_unused=True
-    )
+    pooled = layout(features)
+    total = sum(map.sum() for map in (pooled.values() if isinstance(pooled, dict) else [pooled]))
+    gradients = torch.autograd.grad(total, list(parameters.values()), allow_unused=True)
     unused = {key for key, gradient in zip(parameters, gradients, strict=True) if gradient is None}
     return body.num_features, layout, unused  # type: ignore[return-value]
 
@@ -137,12 +139,13 @@ def _layout(body: nn.Module, name: str, shape: tuple[int, ...]) -> Layout:
     channels = body.num_features
     if len(shape) == 3 and shape[-1] == channels:
         prefix = getattr(body, "num_prefix_tokens", None)
-        if prefix is None and any("cls_token" in key for key, _ in body.named_parameters()):
+        class_token = any("cls_token" in key for key, _ in body.named_parameters())
+        if prefix is None and class_token:
             raise ValueError(
                 f"{name} has a class token, but timm does not say how many of its {shape[1]} tokens "
                 "are not positions; choose a model with num_prefix_tokens, such as a vit or deit"
             )
-        return Layout("NLC", prefix or 0)
+        return Layout("NLC", prefix or 0, class_token)
     stated = getattr(body, "output_fmt", None)
     found = [
         order

@@ -6,6 +6,7 @@ from .brownian import BrownianDistance
 from .channel_dropout import AdaptiveChannelDropout
 from .covariance import Covariance, covariance
 from .factored import LogCholesky, SparsePrecision
+from .group_whitening import GroupWhitening
 from .kernel_roots import SVDPI, KernelRoot, MPNCov, SVDPade, SVDTaylor, SVDTopN, SVDTrunc
 from .learned import LearnedFilter, LearnedMixture, LearnedPower
 from .method import KernelBound, Method
@@ -14,6 +15,7 @@ from .newton_value import NewtonExact, NewtonFused
 from .normalisations import ISqrtCov, MatrixLog, MatrixPower, PlainCovariance, SignedSqrt
 from .pooling import AveragePool, CovariancePool, covariance_pool, make_pool, resolve_pool
 from .registry import METHODS, is_registered, method_names, register, resolve_method
+from .replacing import replace_batch_norm
 from .scaled_root import ScalingEigenBranch
 from .scaling import Factor, Length, Scaling
 from .spectral_roots import Exact, SpectralRoot
@@ -25,19 +27,31 @@ from .switching import (
     using_method,
 )
 from .whitening import Whitening
+from .whitening_methods import (
+    WHITENING_METHODS,
+    CholeskyWhitening,
+    ExactWhitening,
+    NewtonWhitening,
+    WhiteningMethod,
+    resolve_whitening,
+)
 
 __all__ = [
     "METHODS",
     "SVDPI",
+    "WHITENING_METHODS",
     "AdaptiveChannelDropout",
     "AveragePool",
     "BoxCox",
     "BranchPool",
     "BrownianDistance",
+    "CholeskyWhitening",
     "Covariance",
     "CovariancePool",
     "Exact",
+    "ExactWhitening",
     "Factor",
+    "GroupWhitening",
     "ISqrtCov",
     "KernelBound",
     "KernelRoot",
@@ -52,6 +66,7 @@ __all__ = [
     "Method",
     "NewtonExact",
     "NewtonFused",
+    "NewtonWhitening",
     "PlainCovariance",
     "SVDNewton",
     "SVDPade",
@@ -64,6 +79,7 @@ __all__ = [
     "SparsePrecision",
     "SpectralRoot",
     "Whitening",
+    "WhiteningMethod",
     "covariance",
     "covariance_pool",
     "covariance_pools",
@@ -73,8 +89,10 @@ __all__ = [
     "make_pool",
     "method_names",
     "register",
+    "replace_batch_norm",
     "resolve_method",
     "resolve_pool",
+    "resolve_whitening",
     "set_method",
     "using_method",
 ]

@@ -1,68 +1,43 @@
-"""ZCA whitening of batches, with running statistics and process groups."""
+"""Whitening of batches, in groups of channels, with running statistics and process groups."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import torch
-import torch.distributed as dist
-from torch import Tensor, nn
+from torch import Tensor
 
-from rootpool.linalg import inv_sqrtm
-from rootpool.linalg.checks import check_range, checks_enabled, is_finite, may_check
+from rootpool.linalg.checks import check_range, checks_enabled
 from rootpool.linalg.parameters import is_integer
 from rootpool.linalg.precision import no_autocast
 
-from .covariance import check_covariance
-from .precision import check_compute_dtype, working_dtype
+from .precision import working_dtype
+from .processes import ProcessGroup, is_distributed, sum_over_processes
+from .whitening_layer import WhiteningLayer
+from .whitening_methods import WhiteningMethod
 
 __all__ = ["Whitening"]
 
 ADVICE = "divide the features by a constant, or keep the statistics in float64: whitening.double()"
 
 
-class _SumOverProcesses(torch.autograd.Function):
-    """Sum over the default process group; the gradient of a sum is the sum of the gradients."""
+class Whitening(WhiteningLayer):
+    r"""Whitening :math:`Y = W (X - \mu)` of the channels, over the batch.
 
-    @staticmethod
-    def forward(value: Tensor) -> Tensor:
-        total = value.clone()
-        dist.all_reduce(total)
-        return total
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        pass
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        return _SumOverProcesses.apply(gradient.contiguous())  # type: ignore[no-any-return]
-
-
-def _distributed() -> bool:
-    return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
-
-
-def _memory_format(features: Tensor) -> torch.memory_format:
-    if features.is_contiguous() or features.dim() != 4:
-        return torch.contiguous_format
-    last = features.is_contiguous(memory_format=torch.channels_last)
-    return torch.channels_last if last else torch.contiguous_format
-
-
-def _total(value: Tensor) -> Tensor:
-    if _distributed():
-        return _SumOverProcesses.apply(value)  # type: ignore[no-any-return]
-    return value
-
-
-class Whitening(nn.Module):
-    r"""ZCA whitening :math:`Y = (\Sigma + \varepsilon I)^{-1/2} (X - \mu)` of the channels.
+    By default :math:`W = (\Sigma + \varepsilon I)^{-1/2}` (ZCA). With ``groups`` the channels are split
+    into groups of neighbours, each of which is whitened by itself, as in DBN and IterNorm; all in one
+    batched decomposition.
 
     While training, mean and covariance are those of the batch, over samples and positions and, when a
     process group is initialised, over all its processes: one process with a batch of B gives the same
-    result as two with B/2 each, up to rounding. In evaluation they are running averages (unbiased,
-    like those of ``BatchNorm``). The gradient is exact at repeated eigenvalues.
+    result as two with B/2 each, up to rounding, and the same gradients. In evaluation they are running
+    averages (unbiased, like those of ``BatchNorm``) of means and covariances, whose inverse root is
+    computed then: an average of inverse roots is not the inverse root of anything. The gradient is exact
+    at repeated eigenvalues. Fewer samples than channels are fine.
+
+    The buffer ``running_covariance`` is ``(groups, n, n)`` with n channels per group, and ``(C, C)`` for one
+    group. A layer with several groups also loads the statistics of one with a single group: the blocks on
+    the diagonal.
 
     Args:
         num_features: channels C.
@@ -70,13 +45,24 @@ class Whitening(nn.Module):
         momentum: weight of a new batch in the running statistics; None for the average of all batches.
         compute_dtype: the precision of statistics and inverse root; None for float64 where the device
             has it, and float32 elsewhere (MPS).
+        groups: number of groups; it must divide the channels.
+        affine: whether a learned scale and shift of each channel follow, as in ``BatchNorm``.
+        method: ``"exact"``, ``"newton"`` (IterNorm) or ``"cholesky"``, or a value such as
+            ``NewtonWhitening(iterations=7)``. It can be changed on a live module.
+        group: the ``torch.distributed`` process group that shares its statistics; None for the default
+            one. A group of a single process does not share them.
 
     Shape:
         ``(B, C, *)`` to the same.
 
+    References: Huang et al., Decorrelated batch normalization, CVPR 2018; and those of the methods.
+
     >>> Y = Whitening(3, eps=1e-9)(torch.randn(64, 3, 5, 5))
     >>> torch.allclose(Y.transpose(0, 1).flatten(1).cov(), torch.eye(3), atol=1e-2)
     True
+    >>> layer = Whitening(512, groups=8, affine=True, method="newton")
+    >>> layer.running_covariance.shape
+    torch.Size([8, 64, 64])
     """
 
     running_mean: Tensor
@@ -89,91 +75,90 @@ class Whitening(nn.Module):
         eps: float = 1e-5,
         momentum: float | None = 0.1,
         compute_dtype: torch.dtype | None = None,
+        *,
+        groups: int = 1,
+        affine: bool = False,
+        method: str | WhiteningMethod = "exact",
+        group: ProcessGroup = None,
     ) -> None:
-        super().__init__()
-        if not is_integer(num_features) or num_features < 1:
-            raise ValueError(f"num_features must be a positive integer, got {num_features!r}")
-        if not eps > 0:
-            raise ValueError(f"eps must be positive, got {eps!r}")
         if momentum is not None and not 0 < momentum <= 1:
             raise ValueError(f"momentum must be in (0, 1] or None, got {momentum!r}")
-        check_compute_dtype(compute_dtype)
-        self.num_features, self.eps, self.momentum = int(num_features), eps, momentum
-        self.compute_dtype = compute_dtype
-        self.register_buffer("running_mean", torch.zeros(num_features))
-        self.register_buffer("running_covariance", torch.eye(num_features))
+        if is_integer(group) and group > 0:  # torch writes a negative one for "not a member"
+            raise TypeError(
+                f"group is a process group; for groups of channels use groups={group!r}"
+            )
+        super().__init__(num_features, groups, eps, affine, method, compute_dtype)
+        self.momentum, self.group = momentum, group
+        n = self.num_features // self.groups
+        several = (self.groups,) if self.groups > 1 else ()
+        self.register_buffer("running_mean", torch.zeros(self.num_features))
+        self.register_buffer("running_covariance", torch.eye(n).repeat(*several, 1, 1))
         self.register_buffer("num_batches_tracked", torch.tensor(0))
 
     def reset_running_stats(self) -> None:
         """Forget all batches: mean 0, covariance 1."""
         self.running_mean.zero_()
-        torch.nn.init.eye_(self.running_covariance)
+        n = self.running_covariance.shape[-1]
+        self.running_covariance.copy_(torch.eye(n).to(self.running_covariance))
         self.num_batches_tracked.zero_()
 
     def _batch_statistics(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor | int]:
-        """Mean ``(C, 1)``, covariance ``(C, C)`` and M of ``(C, M)`` over all processes."""
-        count: Tensor | int = X.shape[1]
-        if _distributed():
-            count = _total(torch.tensor(float(count), dtype=X.dtype, device=X.device))
+        """Mean ``(g, n, 1)``, covariance ``(g, n, n)`` and M of ``(g, n, M)`` over all processes."""
+        count: Tensor | int = X.shape[-1]
+        if is_distributed(self.group):
+            here = torch.tensor(float(count), dtype=X.dtype, device=X.device)
+            count = sum_over_processes(here, self.group)
         if checks_enabled() and count < 2:
             raise ValueError(
                 "Whitening needs two values or more per channel while training, got "
                 f"{int(count)}; use eval(), or a larger batch"
             )
-        mean = _total(X.sum(1, keepdim=True)) / count
+        mean = sum_over_processes(X.sum(-1, keepdim=True), self.group) / count
         centred = X - mean
-        covariance = _total(centred @ centred.mT) / count
-        check_covariance(covariance, mean)
-        if may_check(covariance) and not is_finite(covariance):  # those of any process
-            raise ValueError(
-                "Whitening: the features have NaN or infinite entries; look at the layers before it "
-                "and at the learning rate"
-            )
+        covariance = sum_over_processes(centred @ centred.mT, self.group) / count
+        self._check_covariance(covariance, mean)
         return mean, covariance, count
 
     @torch.no_grad()
     def _track(self, mean: Tensor, covariance: Tensor, count: Tensor | int) -> None:
-        unbiased = covariance * (count / (count - 1))
+        unbiased = covariance.reshape_as(self.running_covariance) * (count / (count - 1))
         tracked = unbiased.to(self.running_covariance.dtype)
         # An infinity would stay forever.
-        check_range(tracked, "the running covariance", covariance, item="features", advice=ADVICE)
+        check_range(tracked, "the running covariance", unbiased, item="features", advice=ADVICE)
         self.num_batches_tracked.add_(1)
         weight: Any = self.momentum
         if weight is None:
             weight = 1 / self.num_batches_tracked.to(tracked.dtype)
-        self.running_mean.lerp_(mean[:, 0].to(self.running_mean.dtype), weight)
+        self.running_mean.lerp_(mean.flatten().to(self.running_mean.dtype), weight)
         self.running_covariance.lerp_(tracked, weight)
 
     def forward(self, features: Tensor) -> Tensor:
-        if features.dim() < 2 or features.shape[1] != self.num_features:
-            raise ValueError(
-                f"Whitening expects (B, {self.num_features}, *), got {tuple(features.shape)}"
-            )
-        if not features.is_floating_point():
-            raise TypeError(
-                f"Whitening expects floating-point features, got {features.dtype}; cast with "
-                "features.float()"
-            )
+        self._check_features(features)
         with no_autocast(features.device):
             dtype = working_dtype(self.compute_dtype, features.device)
-            X = features.to(dtype).transpose(0, 1).flatten(1)
+            per_group = (self.groups, self.num_features // self.groups)
+            X = features.to(dtype).transpose(0, 1).flatten(1).unflatten(0, per_group)
             if self.training:
                 mean, covariance, count = self._batch_statistics(X)
+                rounding = 0.0
             else:
-                mean = self.running_mean.to(X.dtype).unsqueeze(1)
-                covariance = self.running_covariance.to(X.dtype)
-            ridge = self.eps * torch.eye(self.num_features, dtype=X.dtype, device=X.device)
-            # Round-off, that of the running statistics too, may take eigenvalues below the ridge.
-            root = inv_sqrtm(covariance + ridge, eigenvalue_floor=self.eps / 2)
-            Y = root @ (X - mean)
+                mean = self.running_mean.to(dtype).view(*per_group, 1)
+                covariance = self.running_covariance.to(dtype).view(*per_group, -1)
+                rounding = torch.finfo(self.running_covariance.dtype).eps
+            Y = self.method(covariance, X - mean, self.eps, rounding)
             # After the root: a broken batch does not spoil the running statistics.
             if self.training:
                 self._track(mean, covariance, count)
-        samples_first = Y.reshape(features.transpose(0, 1).shape).transpose(0, 1)
-        return samples_first.to(features.dtype).contiguous(memory_format=_memory_format(features))
+            samples_first = Y.reshape(features.transpose(0, 1).shape).transpose(0, 1)
+            return self._output(samples_first, features)
+
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any) -> None:
+        key = prefix + "running_covariance"
+        whole = state_dict.get(key)
+        if self.groups > 1 and whole is not None and whole.shape == 2 * (self.num_features,):
+            blocks = whole.unflatten(1, (self.groups, -1)).unflatten(0, (self.groups, -1))
+            state_dict[key] = blocks.diagonal(dim1=0, dim2=2).movedim(-1, 0).contiguous()
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
     def extra_repr(self) -> str:
-        return (
-            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, "
-            f"compute_dtype={self.compute_dtype}"
-        )
+        return f"{super().extra_repr()}, momentum={self.momentum}"

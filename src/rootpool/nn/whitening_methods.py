@@ -1,0 +1,160 @@
+"""How features are whitened, given their covariance: by an inverse root or a triangular factor."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from rootpool.linalg import Minimax, inv_sqrtm, newton_schulz
+from rootpool.linalg.checks import first_index, may_check, name_item
+from rootpool.unknown import unknown_name
+
+from .method import check_iterations
+
+__all__ = [
+    "WHITENING_METHODS",
+    "CholeskyWhitening",
+    "ExactWhitening",
+    "NewtonWhitening",
+    "WhiteningMethod",
+    "resolve_whitening",
+]
+
+
+@dataclass(frozen=True)
+class WhiteningMethod(ABC):
+    r"""A matrix W with :math:`W (\Sigma + \varepsilon I) W^T = I`, applied to centred features.
+
+    A subclass is a frozen dataclass whose fields are its parameters. ``name`` is what users call it,
+    ``use`` says in one line when to choose it.
+    """
+
+    name: ClassVar[str]
+    use: ClassVar[str]
+
+    @abstractmethod
+    def __call__(self, S: Tensor, X: Tensor, eps: float, rounding: float) -> Tensor:
+        """``W X``.
+
+        Args:
+            S: covariances ``(..., n, n)``.
+            X: centred features ``(..., n, m)``.
+            eps: the ridge.
+            rounding: how far ``S`` may be off, relative to its trace, because it was stored in a narrower
+                dtype; what the computation itself rounds comes on top.
+        """
+
+
+@dataclass(frozen=True)
+class ExactWhitening(WhiteningMethod):
+    r"""ZCA: :math:`W = (\Sigma + \varepsilon I)^{-1/2}`, by an eigendecomposition.
+
+    Its gradient is exact at repeated eigenvalues. Among all whitening matrices it changes the features
+    least.
+    """
+
+    name: ClassVar[str] = "exact"
+    use: ClassVar[str] = "the default: white to the last digits, whatever the condition number"
+
+    def __call__(self, S: Tensor, X: Tensor, eps: float, rounding: float) -> Tensor:
+        # Round-off, that of the running statistics too, may take eigenvalues below the ridge.
+        return inv_sqrtm(_with_ridge(S, eps), eigenvalue_floor=eps / 2) @ X
+
+
+@dataclass(frozen=True)
+class NewtonWhitening(WhiteningMethod):
+    r"""IterNorm: a few Newton-Schulz steps towards :math:`(\Sigma + \varepsilon I)^{-1/2}`.
+
+    .. math::
+        S = (\Sigma + \varepsilon I) / \mathrm{tr}(\Sigma + \varepsilon I), \quad P_0 = I, \quad
+        P_{k+1} = \tfrac12 (3 P_k - P_k^3 S), \quad W = P_T / \sqrt{\mathrm{tr}(\Sigma + \varepsilon I)}
+
+    Products only, so that it can be exported. Large eigenvalues become 1 first. Directions with less than
+    about :math:`1.5^{-2T}` of the trace stay small, which IterNorm means to be so: the noise of small
+    batches is in them. The iteration is the coupled one of :func:`rootpool.linalg.newton_schulz`, whose
+    iterates are the same but for rounding: by itself :math:`P_k` is not stable.
+
+    Args:
+        iterations: T, or :class:`rootpool.linalg.Minimax`.
+
+    Reference: Huang et al., Iterative normalization: beyond standardization towards efficient whitening,
+    CVPR 2019, which uses 5.
+    """
+
+    name: ClassVar[str] = "newton"
+    use: ClassVar[str] = "IterNorm: products only, and small eigenvalues are left small"
+
+    iterations: int | Minimax = 5
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.iterations, Minimax):
+            check_iterations(type(self).__name__, self.iterations)
+
+    def __call__(self, S: Tensor, X: Tensor, eps: float, rounding: float) -> Tensor:
+        return newton_schulz(_with_ridge(S, eps), self.iterations).inverse_root @ X
+
+
+@dataclass(frozen=True)
+class CholeskyWhitening(WhiteningMethod):
+    r""":math:`W = L^{-1}` with :math:`L L^T = \Sigma + \varepsilon I`, as in W-MSE.
+
+    White like the exact one, and the fastest. But it depends on the order of the channels: the first is
+    only scaled, the last is what all others do not explain. The ridge is at least the rounding of the
+    covariance, so that the factorisation does not break down.
+
+    Reference: Ermolov et al., Whitening for self-supervised representation learning, ICML 2021.
+    """
+
+    name: ClassVar[str] = "cholesky"
+    use: ClassVar[str] = "the fastest, where the order of the channels may matter (W-MSE)"
+
+    def __call__(self, S: Tensor, X: Tensor, eps: float, rounding: float) -> Tensor:
+        # The error of a Cholesky factorisation is below (n + 1) roundings of the trace (Higham, Accuracy
+        # and Stability, 2002, theorem 10.3); four times that is safe.
+        relative = 4 * (rounding + S.shape[-1] * torch.finfo(S.dtype).eps)
+        trace = S.diagonal(dim1=-2, dim2=-1).sum(-1)
+        ridge = (relative * trace).clamp_min(eps)[..., None, None]
+        L, info = torch.linalg.cholesky_ex(_with_ridge(S, ridge))
+        broken = info != 0
+        if may_check(info) and bool(broken.any()):
+            raise torch.linalg.LinAlgError(
+                f"the covariance {name_item(first_index(broken), 'S')} plus eps = {eps} is not positive "
+                'definite to working precision; raise eps, or use method="exact"'
+            )
+        L = torch.where(broken[..., None, None], torch.nan, L)  # what nobody looks at must not pass
+        Y: Tensor = torch.linalg.solve_triangular(L, X, upper=False)
+        return Y
+
+
+def _with_ridge(S: Tensor, ridge: float | Tensor) -> Tensor:
+    return S + ridge * torch.eye(S.shape[-1], dtype=S.dtype, device=S.device)
+
+
+WHITENING_METHODS: dict[str, type[WhiteningMethod]] = {
+    method.name: method for method in (ExactWhitening, NewtonWhitening, CholeskyWhitening)
+}
+
+
+def resolve_whitening(method: str | WhiteningMethod) -> WhiteningMethod:
+    """Return the whitening of that name with its defaults, or the value itself.
+
+    >>> resolve_whitening("newton")
+    NewtonWhitening(iterations=5)
+    >>> resolve_whitening(NewtonWhitening(iterations=7))
+    NewtonWhitening(iterations=7)
+    """
+    if isinstance(method, WhiteningMethod):
+        return method
+    if not isinstance(method, str):
+        raise TypeError(
+            "method must be a name in WHITENING_METHODS or a value such as NewtonWhitening(7), "
+            f"got {method!r}"
+        )
+    if method not in WHITENING_METHODS:
+        names = ", ".join(WHITENING_METHODS)
+        raise ValueError(unknown_name("whitening method", method, WHITENING_METHODS, names))
+    return WHITENING_METHODS[method]()

@@ -1,0 +1,165 @@
+"""Heads for the tokens of transformers: patches, all tokens, and two branches."""
+
+import math
+
+import pytest
+import timm
+import torch
+from torch import nn
+
+from rootpool.models import (
+    create_model,
+    export_program,
+    load_checkpoint,
+    parameter_groups,
+    save_checkpoint,
+)
+from rootpool.nn import BranchPool, CovariancePool, Length, covariance_pool
+
+VIT = {"img_size": 32, "patch_size": 8, "depth": 2, "embed_dim": 24, "num_heads": 2}
+SWIN = {"img_size": 64, "embed_dim": 12, "depths": (1, 1), "num_heads": (1, 2), "window_size": 4}
+NETWORKS = {
+    "vit_tiny_patch16_224": VIT,
+    "deit_tiny_patch16_224": VIT,
+    "deit_tiny_distilled_patch16_224": VIT,
+    "vit_small_patch14_reg4_dinov2": VIT,
+    "swin_tiny_patch4_window7_224": SWIN,
+}
+BRANCHES = "class+patches"
+HEADS = [
+    (name, tokens)
+    for name in NETWORKS
+    for tokens in ("patches", "all", BRANCHES)
+    if not (tokens == "all" and name.startswith("swin"))
+]
+every_head = pytest.mark.parametrize(("name", "tokens"), HEADS)
+
+
+def make(name, tokens, pool="exact", num_classes=5, **options):
+    torch.manual_seed(0)
+    return create_model(name, pool, num_classes, tokens=tokens, **NETWORKS[name], **options)
+
+
+def images(name, count=3):
+    size = NETWORKS[name]["img_size"]
+    generator = torch.Generator().manual_seed(1)
+    return torch.randn(count, 3, size, size, generator=generator)
+
+
+def all_tokens(name, model):
+    """What timm itself gives: tokens ``(B, L, C)``, and how many of them are not patches."""
+    body = model.backbone.body
+    tokens = body.forward_features(images(name))
+    return tokens.flatten(1, -2), getattr(body, "num_prefix_tokens", 0)
+
+
+@every_head
+def test_the_representation_by_definition(name, tokens):
+    model = make(name, tokens, num_classes=0).eval()
+    X, prefix = all_tokens(name, model)
+    seen = X if tokens == "all" else X[:, prefix:]
+    expected = covariance_pool(seen.transpose(1, 2))
+    if tokens == BRANCHES:
+        first = X[:, 0] if prefix else X.mean(1)
+        expected = torch.cat([first, expected], 1)
+    got = model(images(name))
+    assert got.shape == (3, model.head_hidden_size)
+    assert torch.allclose(got, expected, rtol=1e-4, atol=1e-5)
+
+
+@every_head
+def test_every_parameter_gets_a_finite_gradient(name, tokens):
+    model = make(name, tokens)
+    labels = torch.tensor([0, 1, 2])
+    nn.functional.cross_entropy(model(images(name)), labels).backward()
+    for key, parameter in model.named_parameters():
+        assert parameter.grad is not None, key
+        assert parameter.grad.isfinite().all(), key
+
+
+def test_two_branches_are_the_sum_of_two_classifiers():
+    name = "deit_tiny_patch16_224"
+    model = make(name, BRANCHES).eval()
+    X, prefix = all_tokens(name, model)
+    assert prefix == 1
+    width = model.num_features
+    by_token, by_covariance = model.classifier.weight.split(
+        [width, model.head_hidden_size - width], 1
+    )
+    logits = X[:, 0] @ by_token.T + covariance_pool(X[:, 1:].transpose(1, 2)) @ by_covariance.T
+    assert torch.allclose(model(images(name)), logits + model.classifier.bias, atol=1e-4)
+
+
+@every_head
+def test_save_and_load(name, tokens, tmp_path):
+    model = make(name, tokens, "svd-pade", reduction=8).eval()
+    save_checkpoint(model, tmp_path / "model.safetensors")
+    again = load_checkpoint(tmp_path / "model.safetensors").eval()
+    assert again.spec.tokens == tokens
+    torch.testing.assert_close(again(images(name)), model(images(name)))
+
+
+@every_head
+def test_habits_of_timm(name, tokens):
+    model = make(name, tokens, reduction=8, scaling=Length(2.0))
+    features = model.forward_features(images(name))
+    pooled = model.forward_head(features, pre_logits=True)
+    assert pooled.shape == (3, model.head_hidden_size)
+    assert model.forward_head(features).shape == (3, 5)
+    model.reset_classifier(7, "isqrt-cov")
+    assert model.pool.method.name == "isqrt-cov"
+    assert model(images(name)).shape == (3, 7)
+    model.reset_classifier(0)
+    model.eval()
+    features = model.forward_features(images(name))
+    torch.testing.assert_close(model(images(name)), model.forward_head(features, pre_logits=True))
+    assert model.num_features == timm_width(name)
+    groups = parameter_groups(model, decay_norms=False)
+    grouped = [p for group in groups for p in group["params"]]
+    assert {id(p) for p in grouped} == {id(p) for p in model.parameters()}
+    assert len(grouped) == len(list(model.parameters()))
+
+
+def timm_width(name):
+    return timm.create_model(name, num_classes=0, **NETWORKS[name]).num_features
+
+
+@pytest.mark.parametrize(
+    ("name", "tokens"), [(n, t) for n, t in HEADS if n[:4] in ("vit_", "swin") and t != "patches"]
+)
+def test_export(name, tokens):
+    model = make(name, tokens, "isqrt-cov").eval()
+    program = export_program(model)
+    for count in (1, 4):
+        expected = model(images(name, count))
+        torch.testing.assert_close(program.module()(images(name, count)), expected)
+
+
+def test_a_convolutional_network_has_its_average_beside_the_covariance():
+    model = create_model("patchnet", num_classes=3, tokens=BRANCHES).eval()
+    assert isinstance(model.pool, BranchPool)
+    X = torch.randn(2, 1, 28, 28)
+    first, second = model.forward_head(model.forward_features(X), pre_logits=True).split(
+        [64, math.comb(65, 2)], 1
+    )
+    maps = model.backbone.body(X)
+    assert torch.allclose(first, maps.mean((2, 3)), atol=1e-5)
+    assert torch.allclose(second, covariance_pool(maps), atol=1e-5)
+
+
+def test_a_gap_network_with_registers_has_no_class_token():
+    options = {**VIT, "class_token": False, "reg_tokens": 2}
+    model = create_model("vit_tiny_patch16_224", num_classes=0, tokens=BRANCHES, **options).eval()
+    maps = model.forward_features(torch.randn(2, 3, 32, 32))
+    assert maps["class"].shape == maps["patches"].shape == (2, 24, 16)
+
+
+def test_refusals():
+    with pytest.raises(ValueError, match=r"tokens must be one of patches, all, class\+patches"):
+        create_model("patchnet", tokens="cls")
+    for name, options in (("swin_tiny_patch4_window7_224", SWIN), ("patchnet", {})):
+        with pytest.raises(ValueError, match=f"{name} has no class token, so all its tokens are"):
+            create_model(name, tokens="all", **options)
+    for pool in ("gap", CovariancePool(64)):
+        with pytest.raises(ValueError, match=r"beside a covariance, and needs a pool of METHODS"):
+            create_model("patchnet", pool, tokens=BRANCHES)

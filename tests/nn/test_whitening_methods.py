@@ -1,0 +1,311 @@
+"""Whitening by every method, in groups: against loops in NumPy, and through every transformation."""
+
+import numpy as np
+import pytest
+import torch
+
+import matrices
+from rootpool.linalg import Minimax
+from rootpool.nn import (
+    WHITENING_METHODS,
+    CholeskyWhitening,
+    ExactWhitening,
+    GroupWhitening,
+    NewtonWhitening,
+    Whitening,
+    resolve_whitening,
+)
+
+EPS = 1e-3
+METHODS = tuple(WHITENING_METHODS)
+
+
+def newton_matrix(S, iterations):
+    """IterNorm's own iteration, not the coupled one."""
+    trace = np.trace(S)
+    P = np.eye(len(S))
+    for _ in range(iterations):
+        P = 1.5 * P - 0.5 * P @ P @ P @ (S / trace)
+    return P / np.sqrt(trace)
+
+
+def exact_matrix(S):
+    lam, U = np.linalg.eigh(S)
+    return (U / np.sqrt(lam)) @ U.T
+
+
+MATRICES = {
+    "exact": exact_matrix,
+    "newton": lambda S: newton_matrix(S, 5),
+    "cholesky": lambda S: np.linalg.inv(np.linalg.cholesky(S)),
+}
+
+
+def whitened_by_loops(rows, method, eps=EPS):
+    """Whiten one ``(n, m)`` matrix."""
+    centred = rows - rows.mean(1, keepdims=True)
+    S = centred @ centred.T / rows.shape[1] + eps * np.eye(len(rows))
+    return MATRICES[method](S) @ centred
+
+
+def batch_by_loops(X, groups, method):
+    X = X.numpy()
+    Y = np.empty_like(X)
+    n = X.shape[1] // groups
+    for k in range(groups):
+        part = X[:, k * n : (k + 1) * n]
+        rows = np.moveaxis(part, 1, 0).reshape(n, -1)
+        white = whitened_by_loops(rows, method)
+        Y[:, k * n : (k + 1) * n] = np.moveaxis(white.reshape(n, len(X), *X.shape[2:]), 0, 1)
+    return torch.from_numpy(Y)
+
+
+def samples_by_loops(X, groups, method):
+    X = X.numpy()
+    white = [whitened_by_loops(x.reshape(groups, -1), method).reshape(x.shape) for x in X]
+    return torch.from_numpy(np.stack(white))
+
+
+LAYERS = {
+    "whitening": (lambda *args, **options: Whitening(6, EPS, *args, **options), batch_by_loops),
+    "group whitening": (
+        lambda *args, **options: GroupWhitening(6, options.pop("groups", 3), EPS, **options),
+        samples_by_loops,
+    ),
+}
+every_layer = pytest.mark.parametrize("kind", LAYERS)
+every_method = pytest.mark.parametrize("method", METHODS)
+
+
+@every_layer
+@every_method
+@pytest.mark.parametrize("groups", [1, 2, 3, 6])
+@pytest.mark.parametrize("shape", [(9, 6), (4, 6, 5), (3, 6, 4, 2)])
+def test_values_are_those_of_loops_over_groups(kind, method, groups, shape):
+    make, by_loops = LAYERS[kind]
+    if kind == "group whitening" and shape == (9, 6) and groups == 6:
+        pytest.skip("one value per group")
+    X = matrices.random(*shape) * 3 + 1
+    got = make(groups=groups, method=method)(X)
+    assert torch.allclose(got, by_loops(X, groups, method), rtol=1e-11, atol=1e-11)
+
+
+@every_method
+def test_the_whitened_covariance_is_one_in_each_group(method):
+    X = matrices.random(6, 6) @ matrices.random(6, 400, seed=1)
+    X = X.reshape(6, 100, 4).transpose(0, 1)
+    value = NewtonWhitening(30) if method == "newton" else method
+    Y = Whitening(6, eps=1e-10, groups=2, method=value)(X).transpose(0, 1).flatten(1)
+    S = Y @ Y.mT / 400
+    for block in (S[:3, :3], S[3:, 3:]):
+        assert torch.allclose(block, torch.eye(3, dtype=S.dtype), atol=1e-6)
+    assert S[:3, 3:].abs().max() > 0.1  # between groups nothing is promised
+
+
+@every_method
+def test_inverse_roots_against_fifty_digits(method):
+    mpmath = pytest.importorskip("mpmath")
+    X = matrices.random(4, 9)
+    X = X - X.mean(1, keepdim=True)
+    with mpmath.workdps(50):
+        M = mpmath.matrix(X.tolist())
+        S = M * M.T / 9 + mpmath.mpf("1e-6") * mpmath.eye(4)
+        if method == "cholesky":
+            W = mpmath.cholesky(S) ** -1
+        elif method == "exact":
+            lam, U = mpmath.eigsy(S)
+            W = U * mpmath.diag([1 / mpmath.sqrt(x) for x in lam]) * U.T
+        else:
+            trace, W = sum(S[k, k] for k in range(4)), mpmath.eye(4)
+            for _ in range(5):
+                W = (3 * W - W * W * W * S / trace) / 2
+            W = W / mpmath.sqrt(trace)
+        expected = torch.tensor((W * M).tolist(), dtype=torch.float64)
+    got = resolve_whitening(method)(X @ X.mT / 9, X, 1e-6, 0.0)
+    assert torch.allclose(got, expected, rtol=1e-12, atol=1e-12)
+
+
+@every_layer
+@every_method
+@pytest.mark.parametrize("training", [True, False])
+def test_gradients_first_and_second(kind, method, training):
+    X = matrices.random(3, 6, 2).requires_grad_()
+    layer = LAYERS[kind][0](groups=3, affine=True, method=method).double().train(training)
+    weight = matrices.random(6, seed=1).requires_grad_()
+    bias = matrices.random(6, seed=2).requires_grad_()
+
+    def run(X, weight, bias):
+        return torch.func.functional_call(layer, {"weight": weight, "bias": bias}, X)
+
+    assert torch.autograd.gradcheck(run, (X, weight, bias), check_forward_ad=True)
+    assert torch.autograd.gradgradcheck(run, (X, weight, bias))
+
+
+@every_method
+def test_gradient_at_repeated_eigenvalues(method):
+    white = Whitening(3, eps=1e-12)(matrices.random(5, 3, 2)).detach()
+    zero = torch.zeros(5, 3, 2, dtype=torch.float64)
+    for X in (white, zero):
+        layer = Whitening(3, eps=1e-2, method=method)
+        assert torch.autograd.gradcheck(layer, X.requires_grad_())
+
+
+@every_layer
+@every_method
+def test_affine_part_is_that_of_batch_norm(kind, method):
+    plain = LAYERS[kind][0](method=method)
+    layer = LAYERS[kind][0](method=method, affine=True)
+    X = matrices.random(4, 6, 5, dtype=torch.float32)
+    assert torch.equal(layer(X), plain(X))
+    with torch.no_grad():
+        layer.weight.copy_(torch.arange(1.0, 7.0))
+        layer.bias.fill_(3)
+    expected = plain(X) * torch.arange(1.0, 7.0).view(6, 1) + 3
+    assert torch.allclose(layer(X), expected, rtol=1e-5, atol=1e-5)
+    layer.reset_parameters()
+    assert torch.equal(layer(X), plain(X))
+    assert list(plain.parameters()) == []
+
+
+@every_layer
+@every_method
+def test_transformations(kind, method):
+    layer = LAYERS[kind][0](groups=2, affine=True, method=method)
+    X = matrices.random(5, 4, 6, 3, dtype=torch.float32)
+    expected = torch.stack([layer(x) for x in X])
+    stateless = layer if kind == "group whitening" else layer.eval()
+    if kind == "whitening":
+        expected = torch.stack([stateless(x) for x in X])
+    assert torch.allclose(torch.vmap(stateless)(X), expected, rtol=1e-5, atol=1e-5)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.allclose(stateless(X[0]), expected[0])
+    half = stateless(X[0].to(torch.bfloat16))
+    assert half.dtype == torch.bfloat16
+    layer.train()
+    compiled = torch.compile(layer, fullgraph=True, backend="eager")
+    again = LAYERS[kind][0](groups=2, affine=True, method=method).train()
+    if kind == "whitening":
+        again.load_state_dict(layer.state_dict())
+    assert torch.allclose(compiled(X[0]), again(X[0]), rtol=1e-5, atol=1e-5)
+    for name, value in layer.state_dict().items():
+        assert torch.allclose(value, again.state_dict()[name]), name
+    shapes = LAYERS[kind][0](groups=2, affine=True, method=method).to("meta")
+    assert shapes(torch.empty(4, 6, 3, device="meta")).shape == (4, 6, 3)
+
+
+@every_layer
+@every_method
+def test_memory_format_and_strides(kind, method):
+    layer = LAYERS[kind][0](method=method)
+    X = matrices.random(4, 6, 5, 5, dtype=torch.float32)
+    expected = layer(X)
+    assert expected.is_contiguous()
+    last = layer(X.to(memory_format=torch.channels_last))
+    assert last.is_contiguous(memory_format=torch.channels_last)
+    strided = X.repeat_interleave(2, 0).repeat_interleave(2, 3)[::2, :, :, ::2]
+    for other in (last, layer(strided)):
+        assert torch.allclose(other, expected, rtol=1e-5, atol=1e-5)
+
+
+@every_method
+@pytest.mark.parametrize("compute", matrices.DTYPES)
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e3])
+def test_rank_deficient_batches_in_training_and_evaluation(method, compute, scale):
+    mix = matrices.random(8, 64, dtype=torch.float32) * scale  # 64 channels of rank 8
+    layer = Whitening(64, compute_dtype=compute, groups=2, method=method)
+    for seed in range(30):
+        batch = matrices.random(16, 8, dtype=torch.float32, seed=seed) @ mix  # and few samples
+        X = batch.requires_grad_()
+        Y = layer(X)
+        Y.square().sum().backward()
+        assert Y.isfinite().all()
+        assert X.grad.isfinite().all()
+    assert layer.eval()(matrices.random(5, 8, dtype=torch.float32) @ mix).isfinite().all()
+    if scale <= 1:  # the statistics of larger features are beyond half precision
+        assert layer.half()(matrices.random(5, 8, dtype=torch.float32) @ mix).isfinite().all()
+
+
+@every_method
+def test_running_statistics_of_groups_are_blocks_of_the_whole(method):
+    whole, parts = Whitening(6, momentum=0.3), Whitening(6, momentum=0.3, groups=3, method=method)
+    for seed in range(4):
+        X = matrices.random(4, 6, 5, dtype=torch.float32, seed=seed) * 2 + 1
+        whole(X), parts(X)
+    assert parts.running_covariance.shape == (3, 2, 2)
+    for k, block in enumerate(parts.running_covariance):
+        part = slice(2 * k, 2 * k + 2)
+        assert torch.allclose(block, whole.running_covariance[part, part], rtol=1e-5)
+    loaded = Whitening(6, groups=3, method=method)
+    loaded.load_state_dict(whole.state_dict())  # the statistics of one group serve several
+    X = matrices.random(2, 6, 4, dtype=torch.float32, seed=9)
+    assert torch.allclose(loaded.eval()(X), parts.eval()(X), rtol=1e-4, atol=1e-5)
+    parts.reset_running_stats()
+    assert torch.equal(parts.running_covariance, torch.eye(2).expand(3, 2, 2))
+
+
+def test_a_state_dict_of_the_layer_without_groups_still_loads():
+    old = {
+        "running_mean": torch.arange(3.0),
+        "running_covariance": torch.diag(torch.tensor([1.0, 4.0, 9.0])),
+        "num_batches_tracked": torch.tensor(7),
+    }
+    layer = Whitening(3)
+    layer.load_state_dict(old)
+    assert layer.state_dict().keys() == old.keys()
+    assert torch.equal(layer.running_covariance, old["running_covariance"])
+    with pytest.raises(RuntimeError, match="size mismatch for running_covariance"):
+        Whitening(4, groups=2).load_state_dict(old)
+
+
+def test_the_method_is_a_name_or_a_value():
+    assert Whitening(4, method="newton").method == NewtonWhitening(iterations=5)
+    layer = Whitening(4, method=NewtonWhitening(Minimax(8, 1e-3)))
+    layer.method = "cholesky"
+    assert layer.method == CholeskyWhitening()
+    assert Whitening(4).method == ExactWhitening()
+    assert all(method().use for method in WHITENING_METHODS.values())
+
+
+def test_cholesky_of_a_matrix_that_is_not_positive_is_an_error():
+    X = matrices.random(2, 3, 5)
+    S = torch.stack([torch.eye(3), -torch.eye(3)]).double()
+    with pytest.raises(torch.linalg.LinAlgError, match=r"S\[1\] plus eps = .*method=\"exact\""):
+        CholeskyWhitening()(S, X, 1e-5, 0.0)
+    with torch.no_grad():
+        got = torch.vmap(lambda S, X: CholeskyWhitening()(S, X, 1e-5, 0.0))(S, X)
+    assert got[0].isfinite().all()
+    assert got[1].isnan().all()  # where nobody can look
+
+
+@every_method
+def test_group_whitening_does_not_depend_on_the_batch(method):
+    layer = GroupWhitening(8, 4, method=method)
+    X = matrices.random(5, 8, 3, 3)
+    alone = torch.cat([layer(x) for x in X.split(1)])
+    assert torch.allclose(layer(X), alone, rtol=1e-12, atol=1e-12)
+    assert torch.equal(layer.eval()(X), layer.train()(X))
+    assert layer.state_dict() == {}
+    assert layer(X[:0]).shape == (0, 8, 3, 3)
+
+
+def test_bad_options_and_input():
+    with pytest.raises(ValueError, match="groups must divide the channels, got 4 groups of 6"):
+        Whitening(6, groups=4)
+    with pytest.raises(ValueError, match="groups must be an integer >= 1, got 0"):
+        GroupWhitening(6, 0)
+    with pytest.raises(TypeError, match=r"group is a process group; .* use groups=4"):
+        Whitening(8, group=4)
+    with pytest.raises(ValueError, match="unknown whitening method 'newtn'; did you mean newton"):
+        Whitening(8, method="newtn")
+    with pytest.raises(TypeError, match="method must be a name in WHITENING_METHODS or a value"):
+        Whitening(8, method=5)
+    with pytest.raises(ValueError, match=r"NewtonWhitening.iterations must be an integer >= 1"):
+        NewtonWhitening(0)
+    with pytest.raises(ValueError, match="two values or more per group and sample, got 1"):
+        GroupWhitening(6, 6)(torch.zeros(4, 6))
+    with pytest.raises(ValueError, match=r"GroupWhitening expects \(B, 6, \*\), got \(4, 5\)"):
+        GroupWhitening(6, 2)(torch.zeros(4, 5))
+    with pytest.raises(ValueError, match="GroupWhitening: the features have NaN"):
+        GroupWhitening(6, 2)(torch.full((4, 6), torch.nan))
+    with pytest.raises(TypeError, match="GroupWhitening expects floating-point features"):
+        GroupWhitening(6, 2)(torch.ones(4, 6, dtype=torch.uint8))
