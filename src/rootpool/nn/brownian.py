@@ -5,8 +5,8 @@ A function of the *second moment* :math:`M = X X^T / N`, because the distance of
 .. math:: \tfrac1N |x_i - x_j|^2 = M_{ii} + M_{jj} - 2 M_{ij} .
 
 Centring twice removes every constant. So :math:`\sqrt{q + \epsilon} - \sqrt\epsilon`, which is
-:math:`q / (\sqrt{q + \epsilon} + \sqrt\epsilon)`, may stand for :math:`\sqrt{q + \epsilon}`, and small distances do not
-drown in :math:`\sqrt\epsilon`.
+:math:`q / (\sqrt{q + \epsilon} + \sqrt\epsilon)`, may stand for :math:`\sqrt{q + \epsilon}`, and small
+distances do not drown in :math:`\sqrt\epsilon`.
 """
 
 from __future__ import annotations
@@ -90,7 +90,9 @@ class _At(Method):
 
 def _brownian(M: Tensor, temperature: float | Tensor, eps: float) -> Tensor:
     power = M.diagonal(dim1=-2, dim2=-1)
-    distance = (power.unsqueeze(-1) + power.unsqueeze(-2) - 2 * M).clamp_min(0)  # negative: rounding
+    distance = (power.unsqueeze(-1) + power.unsqueeze(-2) - 2 * M).clamp_min(
+        0
+    )  # negative: rounding
     scaled = temperature * distance
     D = scaled / ((scaled + eps).sqrt() + math.sqrt(eps))
     rows = D - D.mean(-1, keepdim=True)

@@ -127,7 +127,9 @@ def _normalise(Y: Tensor) -> Tensor | float:
 def _write_root(method: SpectralRoot, W: Tensor, s: Tensor, out: Tensor) -> None:
     """``out <- W diag(shares) W^T + base I``, or its triangle."""
     base, share = method.base(s), method.shares(s)
-    shifted = isinstance(base, Tensor) or base != 0  # a tensor is not looked at: it may be elsewhere
+    shifted = (
+        isinstance(base, Tensor) or base != 0
+    )  # a tensor is not looked at: it may be elsewhere
     left = W if share is None else W * share.unsqueeze(-2)
     d = W.shape[1]
     if out.dim() == 3:
