@@ -56,14 +56,16 @@ def main() -> None:
     arguments = parser.parse_args()
     warnings.filterwarnings("ignore")
     print(machine())
+    recipe = f"patches-norm-{arguments.method}"
     print(
         f"\nConditions of covariances of 64 channels at 49 positions, 256 validation images, after "
-        f"{arguments.epochs} epochs of `patches-norm-{arguments.method}`; median, and each of {arguments.seeds} seeds\n"
+        f"{arguments.epochs} epochs of `{recipe}`; median (each of {arguments.seeds} seeds)\n"
     )
     rows = []
     for kind in KINDS:
         found = [
-            measure(kind, seed, arguments.epochs, arguments.method) for seed in range(arguments.seeds)
+            measure(kind, seed, arguments.epochs, arguments.method)
+            for seed in range(arguments.seeds)
         ]
         condition, ridged, error = zip(*found, strict=True)
         cells = [
@@ -71,7 +73,11 @@ def main() -> None:
             for values in (condition, ridged, error)
         ]
         rows.append([f"`{kind}`" if kind else "none", *cells])
-    header = ["conditioning", "lam_1 / lam_r, r the rank", "lam_1 / lam_d with a ridge of 1e-6 tr P"]
+    header = [
+        "conditioning",
+        "lam_1 / lam_r, r the rank",
+        "lam_1 / lam_d with a ridge of 1e-6 tr P",
+    ]
     print(table([*header, "validation error, %"], rows))
 
 

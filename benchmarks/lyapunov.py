@@ -33,7 +33,9 @@ def kept(X: Tensor, method: ISqrtCov) -> float:
 
 def main() -> None:
     print(machine())
-    print("\nTime of forward and backward, what is kept between them, and the error of the gradient\n")
+    print(
+        "\nTime of forward and backward, what is kept between them, and the error of the gradient\n"
+    )
     rows = []
     for shape in SHAPES:
         generator = torch.Generator().manual_seed(0)
@@ -43,15 +45,21 @@ def main() -> None:
         for iterations in ITERATIONS:
             methods = {b: ISqrtCov(iterations, b) for b in ("iteration", "lyapunov")}
             steps = {
-                name: lambda m=m: torch.autograd.grad(covariance_pool(X, m), X, g)
+                name: lambda m=m, X=X, g=g: torch.autograd.grad(covariance_pool(X, m), X, g)
                 for name, m in methods.items()
             }
             best = race(steps, seconds=0.5, rounds=2)
-            errors = {n: float((step()[0] - exact).norm() / exact.norm()) for n, step in steps.items()}
+            errors = {
+                n: float((step()[0] - exact).norm() / exact.norm()) for n, step in steps.items()
+            }
             cells = [
                 cell
                 for name, method in methods.items()
-                for cell in (duration(best[name]), f"{kept(X, method):.0f} MB", f"{errors[name]:.0e}")
+                for cell in (
+                    duration(best[name]),
+                    f"{kept(X, method):.0f} MB",
+                    f"{errors[name]:.0e}",
+                )
             ]
             rows.append([str(shape), str(iterations), *cells])
     columns = ("time", "kept", "error")

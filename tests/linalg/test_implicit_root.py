@@ -81,7 +81,9 @@ def test_a_map_does_not_depend_on_its_company():
 @pytest.mark.parametrize("iterations", [5, 20])
 def test_only_the_root_is_kept_for_the_backward(iterations):
     kept = []
-    with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t.numel()) or t, lambda t: t):
+    with torch.autograd.graph.saved_tensors_hooks(
+        lambda t: kept.append(t.numel()) or t, lambda t: t
+    ):
         implicit_root(matrices.random_definite(2, 6, 6).requires_grad_(), iterations)
     assert kept == [2 * 6 * 6]
 
@@ -90,7 +92,9 @@ def test_empty_batches_and_bad_options():
     empty = torch.zeros(0, 3, 3, requires_grad=True)
     implicit_root(empty).sum().backward()
     assert empty.grad.shape == (0, 3, 3)
-    with pytest.raises(ValueError, match="ISqrtCov.backward must be one of iteration, lyapunov, got 'l'"):
+    with pytest.raises(
+        ValueError, match=r"ISqrtCov\.backward must be one of iteration, lyapunov, got 'l'"
+    ):
         ISqrtCov(backward="l")
     with pytest.raises(ValueError, match="iterations must be an integer >= 1, got 0"):
         implicit_root(torch.eye(2), 0)

@@ -81,7 +81,7 @@ def brownian(P, temperature=0.5, eps=1e-5):
 
 
 def isice(P, sparsity=0.01, step=1.0, iterations=5, ridge=3.4e-3):
-    n, trace = P.rows, lambda M: mpmath.fsum(M[i, i] for i in range(M.rows))  # noqa: E731
+    n, trace = P.rows, lambda M: mpmath.fsum(M[i, i] for i in range(M.rows))
 
     def inverse(M):
         return (M / trace(M) + mpmath.mpf(ridge) * mpmath.eye(n)) ** -1 / trace(M)
@@ -235,22 +235,21 @@ def test_the_exponent_gets_its_gradient(theta, ridge, shape):
     G = matrices.random(shape[0], shape[1], shape[1], seed=1)
     parameter = torch.tensor([math.log(theta)], dtype=torch.float64, requires_grad=True)
     P = covariance(X)
-    numeric = oracles.central_difference(
-        lambda t: (covariance_pool(X, BoxCox(float(t.exp()), ridge), output="matrix") * G).sum(),
-        parameter.detach(),
-        torch.ones(1).double(),
-    )
+
+    def numeric(output, weight):
+        def value(t):
+            return covariance_pool(X, BoxCox(float(t.exp()), ridge), output=output)
+
+        one = torch.ones(1, dtype=torch.float64)
+        return oracles.central_difference(
+            lambda t: (value(t) * weight).sum(), parameter.detach(), one
+        )
+
     for output in ("matrix", "triangle"):
         Q = covariance_pool(X, method, output=output, parameters=parameter)
-        weight = G if output == "matrix" else matrices.random(*Q.shape, seed=2)
+        weight = matrices.random(*Q.shape, seed=2)
         (got,) = torch.autograd.grad(Q, parameter, weight)
-        if output == "triangle":
-            numeric = oracles.central_difference(
-                lambda t: (covariance_pool(X, BoxCox(float(t.exp()), ridge)) * weight).sum(),
-                parameter.detach(),
-                torch.ones(1).double(),
-            )
-        assert got.item() == pytest.approx(float(numeric), rel=1e-6)
+        assert got.item() == pytest.approx(float(numeric(output, weight)), rel=1e-6)
     if ridge or shape[2] > shape[1]:  # without both, null eigenvalues of P are rounding errors
         (square,) = torch.autograd.grad((method.at(parameter)(P) * G).sum(), parameter)
         (fused,) = torch.autograd.grad(
@@ -311,9 +310,7 @@ def test_brownian_temperature_is_learned():
     X, pool = matrices.random(2, 4, 9), CovariancePool(4, "brownian")
     assert learned_values(pool) == {"temperature": pytest.approx(0.5)}
     theta = torch.tensor([0.3], dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(
-        lambda t: covariance_pool(X, "brownian", parameters=t), theta
-    )
+    assert torch.autograd.gradcheck(lambda t: covariance_pool(X, "brownian", parameters=t), theta)
     fixed = BrownianDistance(temperature=math.exp(0.3), trained=False)
     learned = covariance_pool(X, "brownian", parameters=theta)
     assert relative_error(learned.detach(), covariance_pool(X, fixed)) < 1e-14

@@ -210,15 +210,21 @@ def seb_value(compute: torch.dtype, batch: FeatureBatch, outputs: Outputs) -> Fi
 
 def log_cholesky_value(compute: torch.dtype, batch: FeatureBatch, outputs: Outputs) -> Figures:
     """``L L^T = P + ridge``."""
-    T = outputs[0].double().tril() - torch.diag_embed(outputs[0].double().diagonal(dim1=1, dim2=2) / 2)
+    T = outputs[0].double().tril() - torch.diag_embed(
+        outputs[0].double().diagonal(dim1=1, dim2=2) / 2
+    )
     L = T.tril(-1) + torch.diag_embed(T.diagonal(dim1=1, dim2=2).exp())
     ridge = METHODS["log-cholesky"]().ridge
     P = times_power_of_two(batch.covariance, 2 * batch.exponent)
     P = P + ridge * torch.eye(batch.d, dtype=torch.float64)
-    logs = T.diagonal(dim1=1, dim2=2).abs().amax(1)  # whose rounding the exponential turns into a share
+    logs = (
+        T.diagonal(dim1=1, dim2=2).abs().amax(1)
+    )  # whose rounding the exponential turns into a share
     top = size(P)
     scale = unit(batch, compute, top * (1 + logs), degree=0)
-    scale = scale + torch.exp2(2.0 * batch.exponent.double().clamp(max=500)) * offset(batch, compute)
+    scale = scale + torch.exp2(2.0 * batch.exponent.double().clamp(max=500)) * offset(
+        batch, compute
+    )
     return {"|LL' - P - ridge|": ratio(L @ L.mT - P, scale)}
 
 

@@ -53,9 +53,9 @@ def polar(A):
     return torch.tensor(U.tolist(), dtype=torch.float64).reshape(A.shape).float()
 
 
-def best(w, l, rate):  # noqa: E741
-    w, l = w.double().flatten(), l.double().flatten()
-    eta = (w @ w) * (l @ w) / ((w @ w) * (l @ l) + 2 * (l @ w) ** 2)
+def best(w, g, rate):
+    w, g = w.double().flatten(), g.double().flatten()
+    eta = (w @ w) * (g @ w) / ((w @ w) * (g @ g) + 2 * (g @ w) ** 2)
     return float(eta) if 0 < eta < rate else rate
 
 
@@ -73,13 +73,13 @@ def test_a_step_is_what_the_papers_say(rate):
 
 @pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
 def test_the_optimal_rate_at_every_scale(scale):
-    w, l = matrices.random(4, 3), matrices.random(4, 3, seed=1)  # noqa: E741
-    l = l * torch.sign((w * l).sum())  # noqa: E741
-    expected = best(w, l, 1e9)
-    got = optimal_rate((w * scale).float(), (l * scale).float(), 1e9)
+    w, g = matrices.random(4, 3), matrices.random(4, 3, seed=1)
+    g = g * torch.sign((w * g).sum())
+    expected = best(w, g, 1e9)
+    got = optimal_rate((w * scale).float(), (g * scale).float(), 1e9)
     assert float(got) == pytest.approx(expected, rel=1e-5)
-    assert float(optimal_rate(w, -l, 0.1)) == pytest.approx(0.1)
-    assert float(optimal_rate(w, l * 0, 0.1)) == pytest.approx(0.1)
+    assert float(optimal_rate(w, -g, 0.1)) == pytest.approx(0.1)
+    assert float(optimal_rate(w, g * 0, 0.1)) == pytest.approx(0.1)
 
 
 def test_which_layer():

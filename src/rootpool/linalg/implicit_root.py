@@ -1,18 +1,20 @@
 r"""A root by an iteration, with its gradient from an equation instead of the iterates.
 
-The differential of :math:`Q^2 = A` is a Lyapunov equation, :math:`Q\, dQ + dQ\, Q = dA`. Its solution operator is its
-own transpose, so the backward solves :math:`Q Y + Y Q = G` for the gradient G of Q, and needs Q alone. By
-products (the sign function of a block matrix; Higham, *Functions of Matrices*, 2008, sections 2.4 and 5.3), with
-:math:`B = Q / |Q|_F` and :math:`C = G / |Q|_F`,
+The differential of :math:`Q^2 = A` is a Lyapunov equation, :math:`Q\, dQ + dQ\, Q = dA`. The map from dA to
+dQ is its own transpose, so the backward solves :math:`Q Y + Y Q = G` for the gradient G of Q, and needs Q
+alone. By products (the sign function of a block matrix; Higham, *Functions of Matrices*, 2008, sections 2.4
+and 5.3), with :math:`B = Q / |Q|_F` and :math:`C = G / |Q|_F`,
 
-.. math:: B \leftarrow \tfrac12 B\,(3 I - B^2), \qquad C \leftarrow \tfrac12 \left( C (3 I - B^2) - B^2 C + B C B \right) .
+.. math::
+    B \leftarrow \tfrac12 B\,(3 I - B^2), \qquad
+    C \leftarrow \tfrac12 \left( C (3 I - B^2) - B^2 C + B C B \right) .
 
 In the eigenbasis of Q a step multiplies :math:`C_{ij}` and :math:`b_i + b_j` by the same number, so that
 :math:`Y_{ij} = C_{ij} / (b_i + b_j)` after every step, and :math:`C / 2` once all b have come to 1.
 
 A zero eigenvalue never comes there: b stays 0, and :math:`C / 2` would be half of the gradient between it and
-the others. The polynomial :math:`b_i + b_j - \tfrac32 b_i b_j` in the place of one half is right for values of 1
-and 0 alike (and 0 between two zeros, along changes that keep the rank).
+the others. The polynomial :math:`b_i + b_j - \tfrac32 b_i b_j` in the place of one half is right for values
+of 1 and 0 alike (and 0 between two zeros, along changes that keep the rank).
 """
 
 from __future__ import annotations
@@ -77,8 +79,8 @@ def implicit_root(A: Tensor, iterations: int = 15) -> Tensor:
 
     Nothing but the root is kept for the backward, however many iterations there are. After enough of them (an
     eigenvalue of a share x of the trace needs some :math:`\log_{1.5} x^{-1/2}`) both are exact; before, the
-    gradient is not that of the iteration. Where A is singular, rounding errors of its null space grow by 9/4 per
-    iteration: 15 leave eleven digits of float64, and 30 leave six.
+    gradient is not that of the iteration. Where A is singular, rounding errors of its null space grow by 9/4
+    per iteration: 15 leave eleven digits of float64, and 30 leave six.
 
     Args:
         A: positive semi-definite matrices ``(..., n, n)``, symmetric or complex Hermitian; not checked.

@@ -1,13 +1,13 @@
 r"""One family from the power to the logarithm: :math:`(P^\theta - I) / \theta`.
 
-With :math:`\mu = \lambda + \mathrm{ridge}` the function is :math:`f = \mathrm{expm1}(\theta \log \mu) / \theta`,
-and nothing cancels as :math:`\theta` tends to 0, where it is the logarithm. For :math:`a \ge b` and
+With :math:`\mu = \lambda + \mathrm{ridge}` the function is
+:math:`f = \mathrm{expm1}(\theta \log \mu) / \theta`, and nothing cancels as :math:`\theta` tends to 0, where it is the logarithm. For :math:`a \ge b` and
 :math:`u = (a - b)/a` its first divided difference is
 
 .. math:: f[a, b] = -a^{\theta - 1}\, \frac{\mathrm{expm1}(\theta \log(b/a))}{\theta\, u},
 
-and :math:`a^{\theta - 1}` at ties. In a unit c it is :math:`c^{\theta - 1} f[a/c, b/c]`, which keeps squares of
-features in range. The derivative by the exponent is, with :math:`x = \theta \log \mu`,
+and :math:`a^{\theta - 1}` at ties. In a unit c it is :math:`c^{\theta - 1} f[a/c, b/c]`, which keeps squares
+of features in range. The derivative by the exponent is, with :math:`x = \theta \log \mu`,
 
 .. math:: \frac{\partial f}{\partial \theta} = \log^2 \mu\; \frac{x e^x - e^x + 1}{x^2} .
 """
@@ -31,8 +31,8 @@ from .spectral_roots import SpectralRoot, assemble, power_of_two
 
 __all__ = ["BoxCox"]
 
-# The fused layer adds what the range has to the value of the null space, -1 / theta without a ridge. Below this
-# exponent more than a digit would cancel where the null space is empty.
+# The fused layer adds what the range has to the value of the null space, -1 / theta without a ridge. Below
+# this exponent more than a digit would cancel where the null space is empty.
 LEAST_FUSED = 0.05
 
 
@@ -47,8 +47,8 @@ class BoxCox(Tunable):
     A zero eigenvalue becomes :math:`-1/\theta` without a ridge, and so does one at round-off level: with
     fewer positions than channels, the smaller the exponent, the more such eigenvalues dominate. Its
     gradient there is that of changes that keep the rank. Below one half the gradient to the features
-    grows without bound as an eigenvalue tends to zero, like :math:`\lambda^{\theta - 1/2}`; a ridge bounds it.
-    The logarithm needs one.
+    grows without bound as an eigenvalue tends to zero, like :math:`\lambda^{\theta - 1/2}`; a ridge bounds
+    it. The logarithm needs one.
 
     Args:
         exponent: at least 0; where learning starts.

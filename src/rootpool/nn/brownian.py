@@ -5,8 +5,8 @@ A function of the *second moment* :math:`M = X X^T / N`, because the distance of
 .. math:: \tfrac1N |x_i - x_j|^2 = M_{ii} + M_{jj} - 2 M_{ij} .
 
 Centring twice removes every constant. So :math:`\sqrt{q + \epsilon} - \sqrt\epsilon`, which is
-:math:`q / (\sqrt{q + \epsilon} + \sqrt\epsilon)`, may stand for :math:`\sqrt{q + \epsilon}`, and small distances do not
-drown in :math:`\sqrt\epsilon`.
+:math:`q / (\sqrt{q + \epsilon} + \sqrt\epsilon)`, may stand for :math:`\sqrt{q + \epsilon}`, and small
+distances do not drown in :math:`\sqrt\epsilon`.
 """
 
 from __future__ import annotations

@@ -30,8 +30,8 @@ class AdaptiveChannelDropout(nn.Module):
     by 1 - p. Evaluation drops nothing. The gain 1 + y is there in both; the authors' code has it in
     training only, so that evaluation sees other features than training.
 
-    The rate is one number for a batch, without a gradient; with several processes each has its own. Masks come
-    from torch's global generator: the same seed gives the same masks.
+    The rate is one number for a batch, without a gradient; with several processes each has its own. Masks
+    come from torch's global generator: the same seed gives the same masks.
 
     Args:
         kernel_size: neighbouring channels that the convolution sees, an odd number.

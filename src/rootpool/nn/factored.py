@@ -77,14 +77,18 @@ class LogCholesky(Method):
 class SparsePrecision(Method):
     r"""A sparse inverse covariance by proximal steps (iSICE, Rahman et al. 2023).
 
-    With :math:`C = P / \mathrm{tr} P` and the inverse :math:`(M / \mathrm{tr} M + \mathrm{ridge}\, I)^{-1} /
-    \mathrm{tr} M` of M, which exists for every covariance, :math:`\Theta` begins as the inverse of C, and
-    each step moves the positive and the negative part of its entries along
+    With :math:`C = P / \mathrm{tr} P` and the inverse
+    :math:`(M / \mathrm{tr} M + \mathrm{ridge}\, I)^{-1} / \mathrm{tr} M` of M, which exists for every
+    covariance, :math:`\Theta` begins as the inverse of C. Each step moves the positive and the negative part
+    of its entries,
 
-    .. math:: \Theta_\pm \leftarrow \max\left( \Theta_\pm - \eta_k (\pm (C - \Theta^{-1}) + \mathrm{sparsity}),
-        0 \right), \qquad \eta_k = \mathrm{step} \left( 1 - \tfrac{k}{K - 1} \right), \quad k = 0, \dots, K - 1 .
+    .. math::
+        \Theta_\pm \leftarrow \max\left(
+            \Theta_\pm - \eta_k (\pm (C - \Theta^{-1}) + \mathrm{sparsity}), 0 \right), \qquad
+        \eta_k = \mathrm{step} \left( 1 - \tfrac{k}{K - 1} \right), \quad k = 0, \dots, K - 1 .
 
-    The result is :math:`\Theta / \sqrt{\mathrm{tr}\, \Theta}`. It does not change with the scale of the features.
+    The result is :math:`\Theta / \sqrt{\mathrm{tr}\, \Theta}`. It does not change with the scale of the
+    features.
 
     Args:
         sparsity: how much each step takes from every entry.

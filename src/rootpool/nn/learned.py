@@ -174,7 +174,7 @@ def _root_trace(s: Tensor) -> Tensor:
 
 
 def by_value(s: Tensor, Z: Tensor) -> Tensor:
-    """The derivative of the loss by the values of a function at each eigenvalue, ``(B, r)``; 0 for dropped ones."""
+    """The derivative of the loss by the value at each eigenvalue, ``(B, r)``; 0 for dropped ones."""
     return Z.diagonal(dim1=-2, dim2=-1) / (2 * torch.where(s == 0, 1, s))
 
 

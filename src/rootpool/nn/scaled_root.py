@@ -24,7 +24,7 @@ from torch import Tensor
 
 from rootpool.linalg import expm, sqrtm
 
-from .spectral_roots import Exact, power_of_two
+from .spectral_roots import Exact, SpectralRoot, power_of_two
 
 __all__ = ["ScalingEigenBranch"]
 
@@ -32,8 +32,8 @@ VANISHES = 1000.0  # e to the minus this is zero, in every precision
 
 
 @dataclass(frozen=True)
-class ScalingEigenBranch(Exact):
-    r"""The root times :math:`1 + \|P^{1/2} e^{-P}\|_F`, which grows where eigenvalues are small (Song et al. 2022).
+class ScalingEigenBranch(SpectralRoot):
+    r"""The root times :math:`1 + \|P^{1/2} e^{-P}\|_F`, the scaling eigen-branch (Song et al. 2022).
 
     The factor lies above 1 and tends to 1 for eigenvalues that are large or zero: unlike the root,
     it depends on the scale of the features. Reference: Song, Sebe and Wang, On the eigenvalues of global
@@ -48,12 +48,14 @@ class ScalingEigenBranch(Exact):
     name: ClassVar[str] = "seb"
     source: ClassVar[str] = "follow-up"
     use: ClassVar[str] = "to try what the paper's authors propose for fine-grained data"
-    twice: ClassVar[bool] = False
     homogeneous: ClassVar[bool] = False
+
+    def floor(self, dtype: torch.dtype) -> float:
+        return 0.0
 
     def __call__(self, P: Tensor) -> Tensor:
         Q = sqrtm(P)
-        scale = torch.linalg.matrix_norm(Q @ expm(-P), keepdim=True)
+        scale: Tensor = torch.linalg.matrix_norm(Q @ expm(-P), keepdim=True)
         return Q * (1 + scale)
 
     def _branch(self, s: Tensor) -> tuple[Tensor, Tensor]:
@@ -74,11 +76,8 @@ class ScalingEigenBranch(Exact):
         if s.shape[1] == 0:
             return Z, None
         nu, slope = self._branch(s)
-        exact, _ = super().inner(s, Z)
+        exact, _ = Exact().inner(s, Z)
         inner = exact * (1 + nu).unsqueeze(-1)
         product = Z.diagonal(dim1=-2, dim2=-1).sum(-1, keepdim=True) / 2  # <G, Q>
         inner.diagonal(dim1=-2, dim2=-1).add_(product * slope)
         return inner, (1 + nu).expand_as(s)
-
-    def kernel_bound(self, dtype: torch.dtype = torch.float64) -> None:
-        return None

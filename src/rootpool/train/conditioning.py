@@ -1,16 +1,17 @@
 r"""A better conditioned covariance by the gradient of the layer before it: NOG and OLR.
 
-The columns of a covariance are mixtures by the weights W of the layer before it. Two changes of its gradient L,
-as a matrix with a row per output channel, keep these weights near an orthogonal matrix:
+The channels of a covariance are mixtures by the weights W of the layer before it. Two changes of its
+gradient L, as a matrix with a row per output channel, keep these weights near an orthogonal matrix:
 
 * *nearest orthogonal gradient* (NOG): :math:`L \leftarrow U V^T`, the polar factor of :math:`L = U S V^T`;
-* *optimal learning rate* (OLR): the rate of this layer alone is
+* *optimal learning rate* (OLR): where it is between 0 and the rate of the optimizer, the rate of this layer is
 
   .. math:: \eta^* = \frac{(w \cdot w)(l \cdot w)}{(w \cdot w)(l \cdot l) + 2 (l \cdot w)^2}
 
-  (w and l are W and L as vectors) where that is between 0 and the rate of the optimizer, else that of the optimizer.
+  (w and l are W and L as vectors).
 
-Reference: Song, Sebe and Wang, Improving covariance conditioning of the SVD meta-layer by orthogonality, ECCV 2022.
+Reference: Song, Sebe and Wang, Improving covariance conditioning of the SVD meta-layer by orthogonality,
+ECCV 2022.
 """
 
 from __future__ import annotations
@@ -34,19 +35,19 @@ Conditioning = Literal["nog", "olr", "nog+olr"]
 def optimal_rate(weight: Tensor, gradient: Tensor, rate: float | Tensor) -> Tensor:
     """The optimal learning rate of a layer, where it is between 0 and ``rate``; else ``rate``.
 
-    >>> w, l = torch.tensor([[2.0, 0.0]]), torch.tensor([[1.0, 1.0]])
-    >>> optimal_rate(w, l, 0.5), optimal_rate(w, -l, 0.5)
+    >>> w, g = torch.tensor([[2.0, 0.0]]), torch.tensor([[1.0, 1.0]])
+    >>> optimal_rate(w, g, 0.5), optimal_rate(w, -g, 0.5)
     (tensor(0.5000), tensor(0.5000))
-    >>> optimal_rate(w / 4, l, 0.5)
+    >>> optimal_rate(w / 4, g, 0.5)
     tensor(0.1250)
     """
     # In units of the largest entries neither squares nor their products leave the range.
-    w, l = weight.detach().flatten(), gradient.flatten()
-    unit_w, unit_l = (torch.where(m == 0, 1, m) for m in (w.abs().amax(), l.abs().amax()))
-    w, l = w / unit_w, l / unit_l
-    ww, lw, ll = w @ w, l @ w, l @ l
-    bottom = ww * ll + 2 * lw.square()
-    best = ww * lw / torch.where(bottom == 0, 1, bottom) * (unit_w / unit_l)
+    w, g = weight.detach().flatten(), gradient.flatten()
+    unit_w, unit_g = (torch.where(m == 0, 1, m) for m in (w.abs().amax(), g.abs().amax()))
+    w, g = w / unit_w, g / unit_g
+    ww, gw, gg = w @ w, g @ w, g @ g
+    bottom = ww * gg + 2 * gw.square()
+    best = ww * gw / torch.where(bottom == 0, 1, bottom) * (unit_w / unit_g)
     return torch.where((best > 0) & (best < rate), best, rate)
 
 
@@ -54,9 +55,10 @@ class OrthogonalGradient(pl.Callback):
     """Callback that changes the gradient of the layer before the covariance, for its condition.
 
     With several processes the gradient is their mean already. A gradient that is made orthogonal has singular
-    values of 1, whatever the loss: the learning rate is then the length of its steps. The optimal rate is put into
-    the gradient, as its ratio to the rate of the optimizer, so that momentum remembers it, and schedules and
-    checkpoints stay as they are; an optimizer that divides by the size of gradients, such as Adam, undoes both.
+    values of 1, whatever the loss: the learning rate is then the length of its steps. The optimal rate is put
+    into the gradient, as its ratio to the rate of the optimizer, so that momentum remembers it, and schedules
+    and checkpoints stay as they are. An optimizer that divides by the size of gradients, such as Adam,
+    undoes both.
 
     Args:
         conditioning: ``"nog"``, ``"olr"``, or ``"nog+olr"``, as in recipes.
@@ -105,10 +107,10 @@ def _rate(optimizer: Optimizer, weight: Tensor) -> float:
 
 
 def layer_before(model: nn.Module) -> nn.Module:
-    """The layer whose outputs the first covariance pooling of a model pools: the last that mixes channels.
+    """The last layer that mixes channels before the first covariance pooling of a model.
 
-    It is the convolution of the pooling's own reduction, or else the last convolution or linear layer that comes
-    before the pooling in the model.
+    It is the convolution of the pooling's own reduction, or else the last convolution or linear layer that
+    comes before the pooling in the model.
 
     >>> from rootpool.models import create_model
     >>> layer_before(create_model("patchnet", "exact", 3, reduction=16))
@@ -117,8 +119,8 @@ def layer_before(model: nn.Module) -> nn.Module:
     pools = covariance_pools(model)
     if not pools:
         raise SettingsError(
-            "conditioning is for the layer before a covariance, and this model has no CovariancePool; leave it "
-            "out, or choose a method other than gap"
+            "conditioning is for the layer before a covariance, and this model has no CovariancePool; leave "
+            "it out, or choose a method other than gap"
         )
     pool = next(iter(pools.values()))
     inside = _mixing(pool.reduction)

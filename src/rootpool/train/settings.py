@@ -1,8 +1,8 @@
 """The effective configuration of a run: checked and completed, from recipes, command line and studies.
 
 A configuration is a nested dictionary with the keys ``seed``, ``hybrid`` (a `HybridSchedule`),
-``save_every``, ``spectrum_every``, ``patience``, ``ema``, ``conditioning``, ``loggers``, ``model`` (arguments of
-`PooledTraining`), ``data`` (of `ImageData`) and ``trainer`` (of Lightning's Trainer). `resolve` checks it,
+``save_every``, ``spectrum_every``, ``patience``, ``ema``, ``conditioning``, ``loggers``, ``model``
+(arguments of `PooledTraining`), ``data`` (of `ImageData`) and ``trainer`` (of Lightning's Trainer). `resolve` checks it,
 fills in the defaults and returns the effective configuration.
 """
 
