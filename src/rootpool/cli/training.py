@@ -8,7 +8,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rootpool.recipes import Recipe, SettingsError, apply_overrides, load_recipe, merge
+from rootpool.recipes import (
+    Recipe,
+    SettingsError,
+    apply_overrides,
+    check_keys,
+    load_recipe,
+    merge,
+)
 
 if TYPE_CHECKING:
     from rootpool.train import Run
@@ -39,6 +46,7 @@ def train(
         part: {k: v for k, v in values.items() if v is not None} for part, values in flags.items()
     }
     config = apply_overrides(merge(loaded.config, given), overrides)
+    check_keys(config)
     if not show:
         _check_needs(loaded, config)
 

@@ -18,34 +18,15 @@ import lightning.pytorch as pl
 import yaml
 from jsonargparse import ArgumentError, ArgumentParser, Namespace
 
-from rootpool.recipes import SettingsError, merge
-from rootpool.unknown import unknown_name
+from rootpool.recipes import SettingsError, check_keys, merge
+from rootpool.recipes.keys import DECIDED
 
 from .datamodule import ImageData
 from .hybrid import HybridSchedule
 from .module import PooledTraining
 
-__all__ = ["as_yaml", "check_same", "hybrid_schedule", "known_keys", "resolve"]
+__all__ = ["as_yaml", "check_same", "hybrid_schedule", "resolve"]
 
-# Decided by `run.prepare`, not by a configuration.
-_TRAINER_SKIP = {
-    "barebones",
-    "callbacks",
-    "default_root_dir",
-    "enable_checkpointing",
-    "enable_model_summary",
-    "enable_progress_bar",
-    "logger",
-    "model_registry",
-    "plugins",
-    "use_distributed_sampler",
-}
-# What does their work.
-_INSTEAD = {
-    "callbacks": "; see patience, ema and hybrid, or rootpool.train.prepare(callbacks=...)",
-    "logger": "; see loggers",
-    "enable_checkpointing": "; see save_every",
-}
 # Trainer also takes objects here, and jsonargparse would import the class that a text names.
 _BY_NAME = {"accelerator": "auto", "profiler": None, "strategy": "auto"}
 
@@ -64,9 +45,9 @@ def parser() -> ArgumentParser:
     # How much of the averaged weights is kept at a step, such as 0.999; null for no average.
     made.add_argument("--ema", type=float | None, default=None)
     made.add_argument("--loggers", type=list[str], default=["tensorboard"])
-    made.add_class_arguments(PooledTraining, "model", skip={"num_classes", "classes", "seed"})
-    made.add_class_arguments(ImageData, "data", skip={"seed"})
-    made.add_class_arguments(pl.Trainer, "trainer", skip=_TRAINER_SKIP | _BY_NAME.keys())
+    made.add_class_arguments(PooledTraining, "model", skip=DECIDED["model"])
+    made.add_class_arguments(ImageData, "data", skip=DECIDED["data"])
+    made.add_class_arguments(pl.Trainer, "trainer", skip=DECIDED["trainer"] | _BY_NAME.keys())
     for name, default in _BY_NAME.items():
         made.add_argument(f"--trainer.{name}", type=str | None, default=default)
     return made
@@ -78,7 +59,7 @@ def resolve(config: Mapping[str, Any]) -> Namespace:
     Raises:
         SettingsError: for unknown keys (with the nearest known one) and values of a wrong type.
     """
-    _check_keys(config)
+    check_keys(config)
     try:
         settings = parser().parse_object(dict(config))
         hybrid_schedule(settings)
@@ -124,38 +105,6 @@ _EXAMPLES = {int: "5, 10", float: "0.1, 0.2", str: "a, b"}
 def hybrid_schedule(settings: Namespace) -> HybridSchedule | None:
     """The schedule of a hybrid run; None for a standalone one."""
     return None if settings.hybrid is None else HybridSchedule(**settings.hybrid.as_dict())
-
-
-def known_keys() -> list[str]:
-    """Every key of a configuration, with dots."""
-    flat = Namespace(parser().get_defaults()).keys()
-    keys = [*flat, *(f"hybrid.{name}" for name in HybridSchedule.__dataclass_fields__)]
-    return sorted(key for key in keys if key != "hybrid")
-
-
-def _check_keys(config: Mapping[str, Any]) -> None:
-    known = known_keys()
-    for key in _flatten(config):
-        part, _, name = key.partition(".")
-        if part == "trainer" and name.split(".")[0] in _TRAINER_SKIP:
-            raise SettingsError(
-                f"unknown key {key!r}: rootpool train decides it{_INSTEAD.get(name.split('.')[0], '')}"
-            )
-        # Dictionaries with keys of their own.
-        free = ("model.method_options.", "model.backbone_options.", "model.optimizer_options.")
-        if key in known or key.startswith(free) or any(k.startswith(f"{key}.") for k in known):
-            continue
-        raise SettingsError(unknown_name("key", key, known, "rootpool train --show"))
-
-
-def _flatten(config: Mapping[str, Any], prefix: str = "") -> list[str]:
-    keys = []
-    for name, value in config.items():
-        if isinstance(value, Mapping) and value:
-            keys += _flatten(value, f"{prefix}{name}.")
-        else:
-            keys.append(f"{prefix}{name}")
-    return keys
 
 
 def as_yaml(settings: Namespace) -> str:
