@@ -131,7 +131,10 @@ def _report(run: Run) -> None:
     if epochs is not None and 0 < done < epochs and run.settings.patience:
         print(f"stopped early: no lower validation error for {run.settings.patience} epochs")
     if done:
-        print(f"finished {done} epochs" + (f" of {epochs}" if epochs and epochs > 0 else ""))
+        of = f" of {epochs}" if epochs and epochs > 0 else ""
+        print(f"finished {done} epoch{'s' * (done > 1)}{of}")
+    else:
+        print("no epoch was finished")
     best = best_epoch(history)
     if best is not None:
         errors = {"top-1": "val_error", "top-5": "val_error5"}

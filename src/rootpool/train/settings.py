@@ -87,8 +87,11 @@ def _in_short(error: Exception, config: Mapping[str, Any]) -> str:
 def _described(wanted: Any) -> str:
     """A type in words: its values where they can be counted."""
     if get_origin(wanted) in (Union, types.UnionType):
-        parts = [_described(part) for part in get_args(wanted)]
-        return " or ".join(dict.fromkeys(parts))
+        parts = get_args(wanted)
+        words = [word for p in parts if get_origin(p) is Literal for word in get_args(p)]
+        others = [_described(part) for part in parts if get_origin(part) is not Literal]
+        listed = [", ".join(dict.fromkeys(map(str, words)))] if words else []
+        return " or ".join(dict.fromkeys([*listed, *others]))
     if get_origin(wanted) is Literal:
         return ", ".join(map(str, get_args(wanted)))
     if wanted is type(None):
