@@ -2,6 +2,7 @@
 
 import argparse
 import inspect
+import logging
 import re
 import signal
 from importlib import import_module
@@ -57,6 +58,31 @@ def test_training_leaves_checkpoints_records_and_its_configuration(trained):
     assert {"last.ckpt", "best.ckpt", "history.csv", "config.yaml"} <= found
     assert "switch_epoch: 5" in (trained / "config.yaml").read_text()
     assert len((trained / "history.csv").read_text().splitlines()) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("trainer.fast_dev_run=true", ["finished 1 epoch of 1", "run: history.csv, config.yaml\n"]),
+        ("trainer.max_epochs=0", ["no epoch was finished", "run: config.yaml\n"]),
+    ],
+)
+def test_what_a_training_says(override, said, tmp_path, capsys):
+    """The size of the map first; in the end the files that are there, and no others."""
+    arguments = [*FAST, "trainer.limit_val_batches=1", override]
+    assert run("train", "--recipe=patches-exact", f"--output={tmp_path / 'run'}", *arguments) == 0
+    out = capsys.readouterr().out
+    assert "64 channels at 7 x 7 positions" in out
+    assert all(text in out for text in said), out
+
+
+@pytest.mark.slow
+def test_the_profiler_of_lightning_is_heard(tmp_path, caplog):
+    logging.getLogger("lightning.pytorch.profilers.profiler").addHandler(caplog.handler)
+    arguments = [*FAST, "trainer.limit_val_batches=1", "trainer.profiler=simple"]
+    assert run("train", "--recipe=patches-gap", f"--output={tmp_path / 'run'}", *arguments) == 0
+    assert "FIT Profiler Report" in caplog.text
 
 
 @pytest.mark.slow
@@ -169,8 +195,9 @@ def test_a_file_that_is_no_checkpoint(tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_a_network_of_embedded_data_takes_no_image_files(trained, capsys):
-    assert run("predict", trained / "last.ckpt", "cat.jpg") == 1
+def test_a_network_of_embedded_data_takes_no_image_files(trained, tmp_path, capsys):
+    (tmp_path / "cat.jpg").touch()
+    assert run("predict", trained / "last.ckpt", tmp_path / "cat.jpg") == 1
     assert "not on image files" in capsys.readouterr().err
 
 

@@ -20,6 +20,8 @@ NEEDS = {
         ("tr", {"train"}),
         ("train --recipe patches-svd-pa", {"patches-svd-pade", "patches-svd-pade-hybrid"}),
         ("demo --methods svd-ta", {"svd-taylor"}),
+        ("train --recipe patches-exact model.warm", {"model.warmup_epochs="}),
+        ("train seed=1 trainer.max_ep", {"trainer.max_epochs="}),
     ],
 )
 def test_bash_completes(line, expected, tmp_path):
@@ -27,7 +29,7 @@ def test_bash_completes(line, expected, tmp_path):
     words = ["rootpool", *line.split(" ")]
     ask = (
         f"source ./script; COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}; "
-        '_shtab_rootpool; printf "%s\\n" "${COMPREPLY[@]}"'
+        '_rootpool; printf "%s\\n" "${COMPREPLY[@]}"'
     )
     done = subprocess.run(["bash", "-c", ask], cwd=tmp_path, capture_output=True, text=True)
     assert set(done.stdout.split()) == expected, done.stderr
@@ -47,7 +49,8 @@ def test_the_script_can_be_read(shell, check, tmp_path):
 
 
 @pytest.mark.parametrize("shell", NEEDS)
-def test_recipes_and_methods_are_in_the_script(shell):
+def test_recipes_methods_and_keys_are_in_the_script(shell):
     script = completion_script(shell)
     assert "patches-svd-pade-hybrid" in script
     assert "gap" in script
+    assert "data.fraction=" in script

@@ -1,4 +1,4 @@
-"""What needs no torch does not import it: torch and Lightning take seconds."""
+"""What needs no torch, or no Lightning, does not import it: both take seconds."""
 
 import subprocess
 import sys
@@ -12,10 +12,17 @@ try:
     code = main(sys.argv[1:])
 except SystemExit as end:
     code = end.code
-heavy = {"torch", "lightning", "numpy", "matplotlib"} & sys.modules.keys()
+heavy = {HEAVY} & sys.modules.keys()
 assert not heavy, heavy
 sys.exit(code)
 """
+LIGHTNING = {"lightning", "torchmetrics", "torchvision", "timm"}
+
+
+def run_without(heavy, arguments):
+    """A command in a process that must not import some packages."""
+    command = [sys.executable, "-c", CODE.format(HEAVY=heavy), *arguments]
+    return subprocess.run(command, capture_output=True, text=True)
 
 
 @pytest.mark.parametrize(
@@ -28,13 +35,29 @@ sys.exit(code)
         (["completion", "bash"], 0, "patches-exact"),
         (["train", "--recipe=patches-exakt"], 1, "did you mean patches-exact"),
         (["train", "--recipe=patches-exact", "lr"], 1, "an override is key=value"),
+        (["train", "--recipe=patches-exact", "model.lrr=1"], 1, "did you mean model.lr"),
         (["train", "--recipe=birds-exact"], 1, "needs --data (CUB-200-2011"),
         (["evaluate", "nowhere.ckpt"], 1, "there is no checkpoint nowhere.ckpt"),
         (["predict", "nowhere.ckpt", "cat.jpg"], 1, "there is no checkpoint nowhere.ckpt"),
     ],
 )
 def test_light_commands_import_neither_torch_nor_lightning(arguments, code, shown):
-    command = [sys.executable, "-c", CODE, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = run_without({*LIGHTNING, "torch", "numpy", "matplotlib"}, arguments)
+    assert done.returncode == code, done.stderr
+    assert shown in done.stdout + done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("arguments", "code", "shown"),
+    [
+        (["paper", "--list"], 0, "table:speed"),
+        (["paper", "table:sped"], 1, "did you mean table:speed"),
+        (["demo", "--seeds=0"], 1, "seeds must be positive"),
+        (["report", "nowhere"], 1, "nowhere is not a folder"),
+    ],
+)
+def test_what_trains_nothing_does_not_wait_for_lightning(arguments, code, shown):
+    done = run_without(LIGHTNING, arguments)
     assert done.returncode == code, done.stderr
     assert shown in done.stdout + done.stderr

@@ -70,6 +70,8 @@ def test_a_run_folder_is_evaluated_on_any_folder_of_its_classes(colours, tmp_pat
     assert run("evaluate", colours / "run", "--data", tmp_path / "new", "--output", output) == 0
     out = capsys.readouterr().out
     assert "best.ckpt" in out
+    assert "top-1 error" in out
+    assert "top-5" not in out  # of three classes
     with (output / "classes.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [(row["class"], row["images"]) for row in rows] == [("green", "3"), ("red", "3")]
@@ -141,6 +143,7 @@ def test_mistakes_around_a_run(colours, tmp_path, capsys):
         (["export", colours / "run", "--output", "model.tflite"], "must end in .onnx or .pt2"),
         (["export", tmp_path / "nothing"], "there is no checkpoint"),
         (["evaluate", tmp_path], f"there is no checkpoint in {tmp_path}"),
+        (["predict", colours / "run", tmp_path / "x.jpg"], "there is no image or folder"),
         (["train", "--resume"], "give --recipe, or --resume with the --output of a run"),
         (["train", "--resume", "--output", tmp_path], "is not a run to continue"),
     ):

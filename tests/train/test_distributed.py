@@ -25,7 +25,7 @@ COMMON = [
 
 
 def train(folder, *overrides):
-    """The last checkpoint of a run in processes of its own."""
+    """The last checkpoint of a run in processes of its own, and what it said on the way."""
     command = [sys.executable, "-m", "rootpool.cli", "train", f"--output={folder}"]
     # Some virtual machines announce AMX and die of it (SIGILL in any bfloat16 product of torch).
     environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"}
@@ -37,7 +37,7 @@ def train(folder, *overrides):
         env=environment,
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    return torch.load(folder / "last.ckpt", weights_only=True)
+    return torch.load(folder / "last.ckpt", weights_only=True), done.stderr
 
 
 @pytest.fixture(scope="module")
@@ -45,12 +45,12 @@ def alone_and_together(tmp_path_factory):
     folder = tmp_path_factory.mktemp("distributed")
     assert main(["train", f"--output={folder / 'alone'}", *COMMON]) == 0
     alone = torch.load(folder / "alone" / "last.ckpt", weights_only=True)
-    together = train(folder / "together", "trainer.devices=2", "trainer.strategy=ddp")
-    return alone, together
+    together, said = train(folder / "together", "trainer.devices=2", "trainer.strategy=ddp")
+    return alone, together, said
 
 
 def test_gradients_of_two_halves_are_those_of_the_whole(alone_and_together):
-    alone, together = alone_and_together
+    alone, together, _ = alone_and_together
     assert alone["global_step"] == together["global_step"] == 2 * STEPS
     for name, value in alone["state_dict"].items():
         assert torch.allclose(value, together["state_dict"][name], rtol=1e-4, atol=1e-6), name
@@ -60,14 +60,23 @@ def test_gradients_of_two_halves_are_those_of_the_whole(alone_and_together):
 
 def test_evaluation_counts_every_sample_once(alone_and_together):
     """3600 samples: one counted twice, or left out, changes the error by 0.028."""
-    one, two = ([epoch["val_error"] for epoch in run["history"]] for run in alone_and_together)
+    alone, together, _ = alone_and_together
+    one, two = ([epoch["val_error"] for epoch in run["history"]] for run in (alone, together))
     assert one == pytest.approx(two, abs=0.06)
     for error in (*one, *two):
         wrong = error / 100 * 3600
         assert wrong == pytest.approx(round(wrong), abs=1e-2), json.dumps(one + two)
 
 
+def test_two_processes_say_nothing_that_a_user_cannot_act_on(alone_and_together):
+    *_, said = alone_and_together
+    assert "warning" not in said.lower(), said
+    assert "sync_dist" not in said
+
+
 def test_mixed_precision_keeps_the_pooling_s_own(tmp_path):
-    state = train(tmp_path / "bf16", "trainer.precision=bf16-mixed", "trainer.limit_val_batches=1")
+    state, _ = train(
+        tmp_path / "bf16", "trainer.precision=bf16-mixed", "trainer.limit_val_batches=1"
+    )
     assert all(torch.isfinite(value).all() for value in state["state_dict"].values())
     assert state["hyper_parameters"]["compute_dtype"] is None

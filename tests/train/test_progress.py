@@ -1,8 +1,10 @@
 """What is seen of a training, with and without a terminal."""
 
 import sys
+from types import SimpleNamespace
 
 import pytest
+from lightning.pytorch.loggers import Logger
 
 from rootpool.recipes import SettingsError, merge
 from rootpool.train import prepare, resolve
@@ -36,14 +38,16 @@ def test_a_bar_is_for_terminals(monkeypatch):
 
 @pytest.mark.slow
 def test_the_bar_shows_loss_error_speed_and_the_best_epoch(tmp_path, monkeypatch):
+    """From the look at some validation batches on, which comes before the first image is trained."""
     monkeypatch.setattr("rootpool.train.progress.REFRESH", 0.0)
     bar, shown = TrainingBar(), []
     monkeypatch.setattr("rootpool.train.progress.watching", lambda: [bar])
     monkeypatch.setattr("rootpool.train.run.watching", lambda: [bar])
     look = bar.get_metrics
     monkeypatch.setattr(bar, "get_metrics", lambda *args: shown.append(look(*args)) or shown[-1])
-    prepare(resolve(SHORT), tmp_path).fit()
-    assert shown[-1].keys() == {"loss", "error", "images/s", "best val_error"}
+    prepare(resolve(merge(SHORT, {"trainer": {"num_sanity_val_steps": 1}})), tmp_path).fit()
+    assert shown[0] == {}
+    assert shown[-1].keys() == {"loss", "error", "images/s", "best"}
 
 
 def test_an_epoch_without_validation_and_the_best_of_several():
@@ -54,6 +58,70 @@ def test_an_epoch_without_validation_and_the_best_of_several():
     history = [{"epoch": k, "val_error": error} for k, error in enumerate((3.0, 2.0, 2.0))]
     assert best_epoch([*history, record])["epoch"] == 1
     assert best_epoch([record]) is None
+
+
+class Recorded(Logger):
+    """Stands for the loggers of packages that are not installed here."""
+
+    def __init__(self, *args, **options) -> None:
+        super().__init__()
+        self.options, self.metrics = options, {}
+
+    name = version = None
+
+    def log_metrics(self, metrics, step=None) -> None:
+        self.metrics |= metrics
+
+    def log_hyperparams(self, *args, **options) -> None:
+        pass
+
+
+@pytest.fixture
+def installed(monkeypatch):
+    """W&B and MLflow, as far as this package sees of them."""
+    mlflow = SimpleNamespace(get_tracking_uri=lambda: "sqlite:///here.db", __spec__=object())
+    monkeypatch.setitem(sys.modules, "mlflow", mlflow)
+    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(__spec__=object()))
+    for name in ("WandbLogger", "MLFlowLogger"):
+        monkeypatch.setattr(f"rootpool.train.logs.{name}", Recorded)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("installed")
+def test_other_loggers_hear_what_the_history_has(tmp_path):
+    run = prepare(resolve({**SHORT, "loggers": ["wandb", "mlflow"]}), tmp_path, progress=False)
+    run.fit()
+    record = run.module.history[-1]
+    for logger in run.trainer.loggers:
+        for key in ("train_loss", "train_error", "val_error", "lr"):
+            assert logger.metrics[key] == pytest.approx(record[key])
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_continued_training_goes_on_in_its_run_of_wandb(tmp_path):
+    def made(folder):
+        return make_loggers(["wandb"], folder)[0].options
+
+    assert made(tmp_path / "new")["id"] is None  # W&B draws one
+    kept = tmp_path / "old" / "wandb"
+    (kept / "offline-run-20300101_120000-abc123").mkdir(parents=True)
+    (kept / "latest-run").symlink_to("offline-run-20300101_120000-abc123")
+    assert made(tmp_path / "old")["id"] == "abc123"
+    assert made(tmp_path / "old")["name"] == "old"
+    (logger,) = make_loggers(["mlflow"], tmp_path)
+    assert logger.options["tracking_uri"] == "sqlite:///here.db"
+
+
+@pytest.mark.usefixtures("installed")
+def test_what_a_logger_refuses_is_a_mistake_in_the_settings(tmp_path, monkeypatch):
+    refusal = type("UsageError", (Exception,), {"__module__": "wandb.errors"})
+
+    def refuse(*args, **options):
+        raise refusal("no API key;\n  log in")
+
+    monkeypatch.setattr("rootpool.train.logs.WandbLogger", refuse)
+    with pytest.raises(SettingsError, match=r"^wandb cannot log this .*: no API key; log in$"):
+        prepare(resolve({**SHORT, "loggers": ["wandb"]}), tmp_path, progress=False)
 
 
 def test_loggers_by_name(tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""``rootpool completion``: a script that completes our commands, options, recipes and methods in a shell.
+"""``rootpool completion``: a script that completes our commands, options, names and keys in a shell.
 
 The script is written by shtab and holds all words itself, so that pressing the key does not start Python.
 """
@@ -9,7 +9,7 @@ import argparse
 
 import shtab
 
-from rootpool.recipes import families, pooling_names, recipe_names
+from rootpool.recipes import families, known_keys, pooling_names, recipe_names
 
 from .commands import build_parser
 
@@ -17,6 +17,15 @@ __all__ = ["completion", "completion_script"]
 
 # Values by the name that an option's help gives them.
 FILES = ("CHECKPOINT", "FILE", "IMAGE", "PATH", "FOLDER", "RUN")
+
+# The value of a key follows at once, without a space.
+NO_SPACE = """
+_rootpool() {
+  _shtab_rootpool
+  if [[ ${#COMPREPLY[@]} == 1 && ${COMPREPLY[0]} == *= ]]; then compopt -o nospace 2> /dev/null; fi
+}
+complete -o bashdefault -F _rootpool rootpool
+"""
 
 
 def completion(shell: str) -> int:
@@ -29,7 +38,7 @@ def completion_script(shell: str) -> str:
     """The script for one of ``shtab.SUPPORTED_SHELLS``."""
     parser = build_parser()
     _add_words(parser)
-    return shtab.complete(parser, shell)
+    return shtab.complete(parser, shell) + NO_SPACE * (shell == "bash")
 
 
 def _add_words(parser: argparse.ArgumentParser) -> None:
@@ -38,6 +47,7 @@ def _add_words(parser: argparse.ArgumentParser) -> None:
         "RECIPE": recipe_names(),
         "METHOD": ["all", *pooling_names()],
         "FAMILY": list(families()),
+        "key=value": [f"{key}=" for key in known_keys()],
     }
     for action in parser._actions:  # there is no public list of them
         if isinstance(action, argparse._SubParsersAction):

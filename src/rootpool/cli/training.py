@@ -8,7 +8,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rootpool.recipes import Recipe, SettingsError, apply_overrides, load_recipe, merge
+from rootpool.recipes import (
+    Recipe,
+    SettingsError,
+    apply_overrides,
+    check_keys,
+    load_recipe,
+    merge,
+)
 
 if TYPE_CHECKING:
     from rootpool.train import Run
@@ -39,6 +46,7 @@ def train(
         part: {k: v for k, v in values.items() if v is not None} for part, values in flags.items()
     }
     config = apply_overrides(merge(loaded.config, given), overrides)
+    check_keys(config)
     if not show:
         _check_needs(loaded, config)
 
@@ -123,7 +131,10 @@ def _report(run: Run) -> None:
     if epochs is not None and 0 < done < epochs and run.settings.patience:
         print(f"stopped early: no lower validation error for {run.settings.patience} epochs")
     if done:
-        print(f"finished {done} epochs" + (f" of {epochs}" if epochs and epochs > 0 else ""))
+        of = f" of {epochs}" if epochs and epochs > 0 else ""
+        print(f"finished {done} epoch{'s' * (done > 1)}{of}")
+    else:
+        print("no epoch was finished")
     best = best_epoch(history)
     if best is not None:
         errors = {"top-1": "val_error", "top-5": "val_error5"}

@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from rich.console import Console
@@ -18,8 +19,8 @@ import rootpool
 from rootpool.analysis import write_records
 from rootpool.analysis.records import to_json
 from rootpool.files import write_atomically
+from rootpool.jobs import Event
 from rootpool.report import Page
-from rootpool.train.study import Event, Trial, run_trials
 
 from .entries import choose
 from .entry import Entry
@@ -27,6 +28,9 @@ from .plan import Measured, Plan, Run, named_methods
 from .recorded import add_record, recorded_verdicts
 from .report import MARKS, make_page
 from .result import Result
+
+if TYPE_CHECKING:
+    from rootpool.train.study import Trial
 
 __all__ = ["measure_entries", "paper", "show_entries", "train", "write_page"]
 
@@ -90,6 +94,8 @@ def paper(
 
 def train(needed: Iterable[Trial], folder: Path, workers: int | None = None) -> dict[str, Run]:
     """The results of all runs by key, with a bar that names the last one."""
+    from rootpool.train.study import run_trials
+
     trials = list({trial.key: trial for trial in needed}.values())
     if not trials:
         return {}

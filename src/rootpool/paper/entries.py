@@ -6,11 +6,10 @@ A new entry is a line here; :func:`register` adds one from elsewhere.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rootpool.analysis import machine
 from rootpool.report import Mono
-from rootpool.train.study import Trial
 from rootpool.unknown import unknown_name
 
 from . import pictures
@@ -30,6 +29,9 @@ from .result import Result
 from .smoothness import measure_precision, measure_smooth_gradients
 from .tables import measure_errors, measure_seeds
 from .theory import THEORY
+
+if TYPE_CHECKING:  # listing entries does not wait for Lightning
+    from rootpool.train.study import Trial
 
 __all__ = ["ENTRIES", "choose", "register"]
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rootpool.analysis import Record
 from rootpool.report import Picture, Text
-from rootpool.train.study import Trial
 
 from .pictures import Draw
 from .plan import Measured, Plan
 from .published import Source, load_published
 from .result import Result
 from .theory import Statement
+
+if TYPE_CHECKING:  # listing entries does not wait for Lightning
+    from rootpool.train.study import Trial
 
 __all__ = ["Elsewhere", "Entry", "FullSize", "entry_of_source", "entry_of_statement"]
 

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from rootpool.models.files import load_weights_only
 from rootpool.nn import covariance_pools
-from rootpool.train.run import LAST, build
-from rootpool.train.settings import resolve
-from rootpool.train.study import Trial
 
 from .plan import Measured
+
+if TYPE_CHECKING:
+    from rootpool.train.study import Trial
 
 __all__ = ["Network", "features", "networks"]
 
@@ -40,6 +39,8 @@ def networks(study: Measured, methods: Sequence[str]) -> Iterator[Network]:
     The first stage of a hybrid run is trained by Newton-Schulz and is the same for all methods of a
     seed; that moment is left out if the study has no hybrid run. A run that diverged is never trained.
     """
+    from rootpool.train.run import LAST
+
     hybrid = {t.tags["seed"]: t for t in study.trials if t.tags["protocol"] == "hybrid"}
     for trial, result in zip(study.trials, study.results, strict=True):
         tags = trial.tags
@@ -58,6 +59,10 @@ def networks(study: Measured, methods: Sequence[str]) -> Iterator[Network]:
 
 
 def _network(trial: Trial, moment: str, checkpoint: Path | None) -> Network:
+    from rootpool.models.files import load_weights_only
+    from rootpool.train.run import build
+    from rootpool.train.settings import resolve
+
     module, data = build(resolve(trial.config))
     if checkpoint is not None:
         module.load_state_dict(load_weights_only(checkpoint)["state_dict"])

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rootpool.nn import METHODS, KernelRoot, Method, resolve_method
 from rootpool.recipes import (
@@ -21,9 +21,10 @@ from rootpool.recipes import (
     protocols_of,
     recipe,
 )
-from rootpool.train.data.layouts import LAYOUTS
-from rootpool.train.study import Trial
 from rootpool.unknown import unknown_name
+
+if TYPE_CHECKING:  # naming entries, methods and seeds does not wait for Lightning
+    from rootpool.train.study import Trial
 
 __all__ = [
     "FUSED",
@@ -126,6 +127,8 @@ class Plan:
         """The plan for a folder of images, whose layout decides on the recipes if none are named."""
         if data is None or recipes is not None:
             return cls(recipes or PATCHES, data, **options)
+        from rootpool.train.data.layouts import LAYOUTS
+
         root = Path(data)
         layouts = [layout.name for layout in LAYOUTS if None not in layout.find(root)]
         found = [family.name for family in families().values() if family.layout in layouts]
@@ -189,6 +192,8 @@ class Plan:
         >>> [trial.label for trial in Plan(seeds=1).trials(["isqrt-cov", "mpn-cov, fused"])]
         ['isqrt-cov', 'mpn-cov, fused', 'mpn-cov, fused, hybrid']
         """
+        from rootpool.train.study import Trial
+
         found = []
         for method in methods:
             name, options = _options(method)
@@ -253,6 +258,8 @@ class Plan:
 
 def _variant(trial: Trial, label: str, change: Mapping[str, Any], **tags: Any) -> Trial:
     """A run with other settings, which its label and its tags say."""
+    from rootpool.train.study import Trial
+
     return Trial(label, merge(trial.config, change), {**trial.tags, **tags})
 
 

@@ -2,6 +2,7 @@
 
 from .config import SettingsError, apply_overrides, merge
 from .family import Family, families
+from .keys import check_keys, known_keys
 from .methods import pooling_names
 from .recipe import HYBRID, STANDALONE, Recipe, load_recipe, protocols_of, recipe, recipe_names
 
@@ -12,7 +13,9 @@ __all__ = [
     "Recipe",
     "SettingsError",
     "apply_overrides",
+    "check_keys",
     "families",
+    "known_keys",
     "load_recipe",
     "merge",
     "pooling_names",

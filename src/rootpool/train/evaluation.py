@@ -212,6 +212,8 @@ def find_images(paths: Iterable[str | Path]) -> list[Path]:
     """Files as they are, and all images in folders and the folders inside them, in order."""
     found: list[Path] = []
     for path in map(Path, paths):
+        if not path.exists():
+            raise SettingsError(f"there is no image or folder {path}")
         if not path.is_dir():
             found.append(path)
             continue

@@ -1,4 +1,4 @@
-"""Explain the death of a process that a training depends on, and settings that Lightning refuses."""
+"""Explain the death of a process that a training depends on, and what Lightning and loggers refuse."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def explained_deaths() -> Iterator[None]:
     Raises:
         ChildProcessError: a process that loads images died.
         ConnectionError: another process of the training died.
-        SettingsError: Lightning cannot use the settings of its trainer.
+        SettingsError: Lightning cannot use the settings of its trainer, or a logger cannot log.
     """
     try:
         yield
@@ -42,6 +42,10 @@ def explained_deaths() -> Iterator[None]:
         text = " ".join(str(error).split())
         raise SettingsError(f"the settings of the trainer cannot be used here: {text}") from error
     except Exception as error:
+        package = type(error).__module__.partition(".")[0]
+        if package in ("wandb", "mlflow"):
+            text = " ".join(str(error).split())
+            raise SettingsError(f"{package} cannot log this training: {text}") from error
         for reason in _reasons(error):
             first_line = (str(reason).splitlines() or [""])[0]
             for pattern, kind, text in _DEATHS:

@@ -20,33 +20,23 @@ def watching() -> list[Callback]:
     return [EpochLines(), *([TrainingBar()] if sys.stdout.isatty() else [])]
 
 
-class _Rate:
-    """Images per second of the running epoch."""
+class _Counting(Callback):
+    """Counts the images of the running epoch."""
 
-    def start(self) -> None:
-        self.images, self._began = 0, time.perf_counter()
+    images = 0
+    per_second = 0.0
+    _since = 0.0
 
-    def add(self, trainer: pl.Trainer, batch: Any) -> None:
-        self.images += len(batch[1]) * trainer.world_size
-        self.per_second = self.images / max(time.perf_counter() - self._began, 1e-9)
-
-
-class TrainingBar(RichProgressBar):
-    """Lightning's bar, with the time left, and beside it what the running epoch has come to."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._speed = _Rate()
-        self._shown: dict[str, Any] = {}
-        self._looked = 0.0
+    def _restart(self) -> None:
+        self.images, self._since = 0, time.perf_counter()
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         super().on_train_start(trainer, pl_module)
-        self._speed.start()
+        self._restart()  # a resume in the middle of an epoch does not pass its start
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         super().on_train_epoch_start(trainer, pl_module)
-        self._speed.start()
+        self._restart()
 
     def on_train_batch_end(
         self,
@@ -56,12 +46,22 @@ class TrainingBar(RichProgressBar):
         batch: Any,
         batch_idx: int,
     ) -> None:
-        self._speed.add(trainer, batch)
+        self.images += len(batch[1]) * trainer.world_size
+        self.per_second = self.images / max(time.perf_counter() - self._since, 1e-9)
         super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
+
+
+class TrainingBar(_Counting, RichProgressBar):
+    """Lightning's bar, with the time left, and beside it what the running epoch has come to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._shown: dict[str, Any] = {}
+        self._looked = 0.0
 
     def get_metrics(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> dict[str, Any]:
         """Loss and error so far, images per second, and the best validation error of all epochs."""
-        if not self._speed.images or time.perf_counter() - self._looked < REFRESH:
+        if not self.images or time.perf_counter() - self._looked < REFRESH:
             return self._shown
         self._looked = time.perf_counter()
         metrics: Any = pl_module.metrics
@@ -70,8 +70,8 @@ class TrainingBar(RichProgressBar):
         self._shown = {
             "loss": f"{loss:.3f}",
             "error": f"{100 * (1 - right):.1f} %",
-            "images/s": f"{self._speed.per_second:.0f}",
-            **({} if best is None else {"best val_error": f"{best['val_error']:.2f} %"}),
+            "images/s": f"{self.per_second:.0f}",
+            **({} if best is None else {"best": f"{best['val_error']:.2f} %"}),
         }
         return self._shown
 
@@ -85,32 +85,18 @@ def _now(metric: Any) -> float:
     return float(right / (right + wrong))
 
 
-class EpochLines(Checkpoint):
+class EpochLines(_Counting, Checkpoint):
     """One line per epoch: losses, errors, images per second, time left.
 
     (A Checkpoint, because those hear of the end of an epoch after its record is complete.)
     """
 
     def __init__(self) -> None:
-        self._speed = _Rate()
         self._began, self._first = 0.0, 0
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        super().on_train_start(trainer, pl_module)
         self._began, self._first = time.perf_counter(), trainer.current_epoch
-        self._speed.start()
-
-    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self._speed.start()
-
-    def on_train_batch_end(
-        self,
-        trainer: pl.Trainer,
-        pl_module: pl.LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-    ) -> None:
-        self._speed.add(trainer, batch)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if not trainer.is_global_zero:
@@ -120,7 +106,7 @@ class EpochLines(Checkpoint):
         if epochs is not None and epochs > 0:
             each = (time.perf_counter() - self._began) / (done - self._first)
             left = each * (epochs - done)
-        print(epoch_line(record, epochs, self._speed.per_second, left), flush=True)
+        print(epoch_line(record, epochs, self.per_second, left), flush=True)
 
 
 def epoch_line(
@@ -149,7 +135,7 @@ def epoch_line(
 
 
 def _duration(seconds: float) -> str:
-    minutes, seconds = divmod(round(seconds), 60)
+    minutes, seconds = divmod(max(round(seconds), 1), 60)
     hours, minutes = divmod(minutes, 60)
     if hours:
         return f"{hours} h {minutes} min"

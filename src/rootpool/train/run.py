@@ -150,10 +150,12 @@ def prepare(
     map_shape = _map_shape(module, data)
     guard = NonFiniteGuard(output)
     shown = watching() if progress else []
+    with explained_deaths():
+        loggers = make_loggers(settings.loggers, output)
     trainer = make_trainer(
         **settings.trainer.as_dict(),
         callbacks=[guard, *_callbacks(settings, output), *shown, *callbacks],
-        logger=make_loggers(settings.loggers, output),
+        logger=loggers,
         plugins=[AtomicCheckpointIO()],
         default_root_dir=output,
         enable_progress_bar=any(isinstance(callback, RichProgressBar) for callback in shown),

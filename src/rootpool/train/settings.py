@@ -18,35 +18,16 @@ import lightning.pytorch as pl
 import yaml
 from jsonargparse import ArgumentError, ArgumentParser, Namespace
 
-from rootpool.recipes import SettingsError, merge
-from rootpool.unknown import unknown_name
+from rootpool.recipes import SettingsError, check_keys, merge
+from rootpool.recipes.keys import DECIDED
 
 from .conditioning import Conditioning
 from .datamodule import ImageData
 from .hybrid import HybridSchedule
 from .module import PooledTraining
 
-__all__ = ["as_yaml", "check_same", "hybrid_schedule", "known_keys", "resolve"]
+__all__ = ["as_yaml", "check_same", "hybrid_schedule", "resolve"]
 
-# Decided by `run.prepare`, not by a configuration.
-_TRAINER_SKIP = {
-    "barebones",
-    "callbacks",
-    "default_root_dir",
-    "enable_checkpointing",
-    "enable_model_summary",
-    "enable_progress_bar",
-    "logger",
-    "model_registry",
-    "plugins",
-    "use_distributed_sampler",
-}
-# What does their work.
-_INSTEAD = {
-    "callbacks": "; see patience, ema and hybrid, or rootpool.train.prepare(callbacks=...)",
-    "logger": "; see loggers",
-    "enable_checkpointing": "; see save_every",
-}
 # Trainer also takes objects here, and jsonargparse would import the class that a text names.
 _BY_NAME = {"accelerator": "auto", "profiler": None, "strategy": "auto"}
 
@@ -67,9 +48,9 @@ def parser() -> ArgumentParser:
     # Of the layer before the covariance: its gradient made orthogonal (nog), its rate the optimal one (olr).
     made.add_argument("--conditioning", type=Conditioning | None, default=None)
     made.add_argument("--loggers", type=list[str], default=["tensorboard"])
-    made.add_class_arguments(PooledTraining, "model", skip={"num_classes", "classes", "seed"})
-    made.add_class_arguments(ImageData, "data", skip={"seed"})
-    made.add_class_arguments(pl.Trainer, "trainer", skip=_TRAINER_SKIP | _BY_NAME.keys())
+    made.add_class_arguments(PooledTraining, "model", skip=DECIDED["model"])
+    made.add_class_arguments(ImageData, "data", skip=DECIDED["data"])
+    made.add_class_arguments(pl.Trainer, "trainer", skip=DECIDED["trainer"] | _BY_NAME.keys())
     for name, default in _BY_NAME.items():
         made.add_argument(f"--trainer.{name}", type=str | None, default=default)
     return made
@@ -81,7 +62,7 @@ def resolve(config: Mapping[str, Any]) -> Namespace:
     Raises:
         SettingsError: for unknown keys (with the nearest known one) and values of a wrong type.
     """
-    _check_keys(config)
+    check_keys(config)
     try:
         settings = parser().parse_object(dict(config))
         hybrid_schedule(settings)
@@ -109,8 +90,11 @@ def _in_short(error: Exception, config: Mapping[str, Any]) -> str:
 def _described(wanted: Any) -> str:
     """A type in words: its values where they can be counted."""
     if get_origin(wanted) in (Union, types.UnionType):
-        parts = [_described(part) for part in get_args(wanted)]
-        return " or ".join(dict.fromkeys(parts))
+        parts = get_args(wanted)
+        words = [word for p in parts if get_origin(p) is Literal for word in get_args(p)]
+        others = [_described(part) for part in parts if get_origin(part) is not Literal]
+        listed = [", ".join(dict.fromkeys(map(str, words)))] if words else []
+        return " or ".join(dict.fromkeys([*listed, *others]))
     if get_origin(wanted) is Literal:
         return ", ".join(map(str, get_args(wanted)))
     if wanted is type(None):
@@ -127,38 +111,6 @@ _EXAMPLES = {int: "5, 10", float: "0.1, 0.2", str: "a, b"}
 def hybrid_schedule(settings: Namespace) -> HybridSchedule | None:
     """The schedule of a hybrid run; None for a standalone one."""
     return None if settings.hybrid is None else HybridSchedule(**settings.hybrid.as_dict())
-
-
-def known_keys() -> list[str]:
-    """Every key of a configuration, with dots."""
-    flat = Namespace(parser().get_defaults()).keys()
-    keys = [*flat, *(f"hybrid.{name}" for name in HybridSchedule.__dataclass_fields__)]
-    return sorted(key for key in keys if key != "hybrid")
-
-
-def _check_keys(config: Mapping[str, Any]) -> None:
-    known = known_keys()
-    for key in _flatten(config):
-        part, _, name = key.partition(".")
-        if part == "trainer" and name.split(".")[0] in _TRAINER_SKIP:
-            raise SettingsError(
-                f"unknown key {key!r}: rootpool train decides it{_INSTEAD.get(name.split('.')[0], '')}"
-            )
-        # Dictionaries with keys of their own.
-        free = ("model.method_options.", "model.backbone_options.", "model.optimizer_options.")
-        if key in known or key.startswith(free) or any(k.startswith(f"{key}.") for k in known):
-            continue
-        raise SettingsError(unknown_name("key", key, known, "rootpool train --show"))
-
-
-def _flatten(config: Mapping[str, Any], prefix: str = "") -> list[str]:
-    keys = []
-    for name, value in config.items():
-        if isinstance(value, Mapping) and value:
-            keys += _flatten(value, f"{prefix}{name}.")
-        else:
-            keys.append(f"{prefix}{name}")
-    return keys
 
 
 def as_yaml(settings: Namespace) -> str:
