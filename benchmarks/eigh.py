@@ -46,8 +46,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a smaller grid")
     quick = parser.parse_args().quick
-    sizes = (4, 64, 256) if quick else (4, 16, 64, 128, 256, 512)
-    batches = (1, 16, 128) if quick else (1, 4, 16, 64, 512)
+    sizes = (3, 64, 256) if quick else (2, 3, 4, 16, 32, 64, 128, 256, 512)
+    batches = (1, 16, 128) if quick else (1, 4, 16, 64, 512, 8192, 262144)
 
     print(f"torch.linalg.eigh / rootpool.linalg.eigh, {machine()}\n")
     rows = []
@@ -55,7 +55,9 @@ def main() -> None:
         for n in sizes:
             row = [str(dtype).removeprefix("torch."), str(n)]
             for batch in batches:
-                if batch * n**2 > 64 * 256**2:  # takes long and shows nothing new
+                if batch * n**2 > 64 * 256**2 or (
+                    batch > 512 and n > 4
+                ):  # takes long, shows nothing new
                     row.append("")
                     continue
                 generator = torch.Generator().manual_seed(n)

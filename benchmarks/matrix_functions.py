@@ -101,8 +101,9 @@ def accuracy(systems: dict[str, dict[str, Peer]]) -> None:
 
 
 def speed(systems: dict[str, dict[str, Peer]], quick: bool) -> None:
-    shapes = [(1, 64), (64, 16), (64, 64), (16, 256)]
-    shapes += [] if quick else [(1, 256), (512, 16), (256, 64), (64, 128), (64, 256)]
+    shapes = [(1, 3), (1, 64), (64, 16), (64, 64), (16, 256)]
+    shapes += [] if quick else [(1, 4), (1, 16), (1, 32), (1, 256), (512, 3), (262144, 2)]
+    shapes += [] if quick else [(512, 16), (256, 64), (64, 128), (64, 256)]
     rows = []
     for dtype in (torch.float64, torch.float32):
         for batch, n in sorted(shapes):

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import gc
 import platform
+import re
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 
@@ -49,10 +51,20 @@ def race(
     return best
 
 
+def _processor() -> str:
+    """The model of the CPU, as the system names it."""
+    try:
+        information = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return platform.processor() or "unknown CPU"
+    found = re.search(r"^model name\s*: (.+)$", information, re.MULTILINE)
+    return found[1].strip() if found else platform.processor() or "unknown CPU"
+
+
 def machine() -> str:
-    """Versions and threads, for the first line of a result."""
+    """CPU, versions and threads, for the first line of a result."""
     return (
-        f"torch {torch.__version__}, {torch.get_num_threads()} threads, "
+        f"{_processor()}, torch {torch.__version__}, {torch.get_num_threads()} threads, "
         f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"
     )
 

@@ -17,6 +17,13 @@ def test_wrapped_tensors_are_told_from_plain_ones():
     assert not _private.is_wrapped(torch.ones(2))
 
 
+def test_transformations_under_way_are_seen():
+    seen = []
+    torch.vmap(lambda x: (seen.append(_private.within_transform()), x)[1])(torch.ones(2))
+    assert seen == [True]
+    assert not _private.within_transform()
+
+
 @pytest.mark.cpu
 def test_the_setters_of_threads_are_heard(threads):
     if not own_setters():

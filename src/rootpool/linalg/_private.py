@@ -24,7 +24,11 @@ __all__ = [
     "records_operators",
     "thread_setters",
     "within_dual_level",
+    "within_transform",
 ]
+
+
+_PROXY = torch._C._TorchDispatchModeKey.PROXY
 
 
 def is_wrapped(A: Tensor) -> bool:
@@ -32,20 +36,23 @@ def is_wrapped(A: Tensor) -> bool:
     return is_transformed(A) or bool(torch._C._functorch.is_legacy_batchedtensor(A))
 
 
-def is_transformed(A: Tensor) -> bool:
-    """Whether ``A`` stands for other tensors inside ``torch.func`` (vmap, grad, jvp)."""
-    return bool(torch._C._functorch.is_functorch_wrapped_tensor(A))
+# Whether a tensor stands for others inside torch.func (vmap, grad, jvp).
+is_transformed: Callable[[Tensor], bool] = torch._C._functorch.is_functorch_wrapped_tensor
 
 
 def records_operators() -> bool:
     """Whether ``torch.jit.trace`` or ``make_fx`` writes down the operators of this thread."""
-    proxy = torch._C._TorchDispatchModeKey.PROXY
-    return bool(torch._C._is_tracing() or torch._C._get_dispatch_mode(proxy) is not None)
+    return bool(torch._C._is_tracing() or torch._C._get_dispatch_mode(_PROXY) is not None)
 
 
 def within_dual_level() -> bool:
     """Whether tensors may carry tangents of ``torch.autograd.forward_ad``."""
     return bool(forward_ad._current_level >= 0)
+
+
+def within_transform() -> bool:
+    """Whether a transformation of ``torch.func`` is under way, which asks Functions for more."""
+    return bool(torch._C._are_functorch_transforms_active())
 
 
 def propagating_tangents() -> contextlib.AbstractContextManager[object]:

@@ -29,6 +29,7 @@ __all__ = [
     "checks_enabled",
     "first_index",
     "is_finite",
+    "is_out_of_range",
     "is_plain",
     "is_watched",
     "may_check",
@@ -88,23 +89,26 @@ def checked_like_forward(backward: F) -> F:
 
     @functools.wraps(backward)
     def wrapped(ctx: Any, *gradients: object) -> object:
-        if torch.compiler.is_compiling():  # older compilers do not know such contexts
+        # Nearly always there is nothing to switch off, and older compilers do not know such contexts.
+        if torch.compiler.is_compiling() or ctx.checked:
             return backward(ctx, *gradients)
-        with skip_checks(not ctx.checked):
+        with skip_checks():
             return backward(ctx, *gradients)
 
     return wrapped  # type: ignore[return-value]
 
 
-def is_plain(A: Tensor) -> bool:
-    """Whether ``A`` holds values here and now: no tracer, no vmap, no fake or wrapped tensor."""
-    return (
-        not torch.compiler.is_compiling()
-        and type(A) in (Tensor, torch.nn.Parameter)
-        and not is_wrapped(A)
-        and not A.is_meta
-        and not records_operators()
-    )
+def is_plain(*tensors: Tensor) -> bool:
+    """Whether tensors hold values here and now: no tracer, no vmap, no fake or wrapped tensor."""
+    if torch.compiler.is_compiling() or records_operators():
+        return False
+    for A in tensors:  # noqa: SIM110 - a generator would take longer than the questions
+        if type(A) not in _PLAIN_TYPES or is_wrapped(A) or A.is_meta:
+            return False
+    return True
+
+
+_PLAIN_TYPES = (Tensor, torch.nn.Parameter)
 
 
 def is_watched(*tensors: Tensor) -> bool:
@@ -116,7 +120,10 @@ def is_watched(*tensors: Tensor) -> bool:
     if torch.compiler.is_compiling() or within_dual_level():
         return True
     recording = torch.is_grad_enabled()
-    return any((recording and t.requires_grad) or is_transformed(t) for t in tensors)
+    for t in tensors:  # noqa: SIM110 - as above
+        if (recording and t.requires_grad) or is_transformed(t):
+            return True
+    return False
 
 
 def may_check(A: Tensor) -> bool:
@@ -168,7 +175,10 @@ def raise_not_finite(caller: str, item: str) -> None:
 def is_finite(*tensors: Tensor) -> bool:
     """Whether all entries of all tensors are finite."""
     # A sum costs one pass and no memory; only when it is not finite (overflow counts) look closely.
-    return all(cmath.isfinite(t.sum().item()) or bool(t.isfinite().all()) for t in tensors)
+    for t in tensors:  # noqa: SIM110 - as above
+        if not cmath.isfinite(t.sum().item()) and not bool(t.isfinite().all()):
+            return False
+    return True
 
 
 MATRIX_ADVICE = "scale the matrices, or raise small eigenvalues with eigenvalue_floor="
@@ -184,12 +194,16 @@ def check_range(
     is already broken in the sources passes: a scaled loss may overflow. Does nothing where values
     cannot be looked at (:func:`may_check`).
     """
-    if not may_check(result) or is_finite(result) or not is_finite(*sources):
-        return
-    index = first_index(~result.isfinite().flatten(-2).all(-1))
-    raise LinAlgError(
-        f"{what} at {name_item(index, item)} is beyond the range of {result.dtype}; {advice}"
-    )
+    if is_out_of_range(result, *sources):
+        index = first_index(~result.isfinite().flatten(-2).all(-1))
+        raise LinAlgError(
+            f"{what} at {name_item(index, item)} is beyond the range of {result.dtype}; {advice}"
+        )
+
+
+def is_out_of_range(result: Tensor, *sources: Tensor) -> bool:
+    """Whether :func:`check_range` would raise, where the text for that takes time to write."""
+    return may_check(result) and not is_finite(result) and is_finite(*sources)
 
 
 def first_index(bad: Tensor) -> tuple[int, ...]:

@@ -40,17 +40,12 @@ def roundoff(values: Tensor) -> Tensor:
 # One driver for all solvers
 
 
-def _seems_finite(*tensors: Tensor) -> bool:
-    """Whether all entries are finite; taken for granted where checks are off."""
-    return not checks_enabled() or is_finite(*tensors)
-
-
-def _solve_directly(solver: Solver, A: Tensor) -> Factors | None:
+def _solve_directly(solver: Solver, A: Tensor, checked: bool) -> Factors | None:
     try:
         factors = solver.run(A)
     except LinAlgError:
         return None
-    return factors if _seems_finite(*factors) else None
+    return factors if not checked or is_finite(*factors) else None
 
 
 def _solve_by_ladder(solver: Solver, A: Tensor, name: str, caller: str) -> Factors:
@@ -69,31 +64,35 @@ def _solve_by_ladder(solver: Solver, A: Tensor, name: str, caller: str) -> Facto
 
 def _solve(solver: Solver, A: Tensor, caller: str) -> Factors:
     """Decompose a batch ``(..., m, n)``; raise for input that is not finite."""
-    A = A.detach()
-    lead = A.shape[:-2]
-    batch, side = math.prod(lead), max(A.shape[-2:])
-    pieces = count_pieces(batch, side, A.device)
-    if pieces == 0 and _seems_finite(A):  # the short way, nearly always: no views, no closures
-        factors = _solve_directly(solver, A)
+    *lead, m, n = A.shape
+    pieces, checked = count_pieces(math.prod(lead), max(m, n), A.device), checks_enabled()
+    if pieces == 0 and (not checked or is_finite(A)):
+        factors = _solve_directly(solver, A, checked)
         if factors is not None:
             return factors
-    flat = A.reshape(batch, *A.shape[-2:])
+    return _solve_in_pieces(solver, A, caller, pieces, checked)
+
+
+def _solve_in_pieces(solver: Solver, A: Tensor, caller: str, pieces: int, checked: bool) -> Factors:
+    """Decompose a large batch in workers, and one with broken or difficult matrices item by item."""
+    lead, batch = A.shape[:-2], math.prod(A.shape[:-2])
+    flat = A.detach().reshape(batch, *A.shape[-2:])
 
     def name(k: int) -> str:
         return name_item(_place(k, lead))
 
     def solve_piece(piece: slice) -> Factors:
         part = flat[piece]
-        if not _seems_finite(part):
+        if checked and not is_finite(part):
             bad = ~solver.reads(part).isfinite().flatten(1).all(1)
             if bad.any():
                 raise_not_finite(caller, name(piece.start + first_index(bad)[0]))
-        factors = _solve_directly(solver, part)
+        factors = _solve_directly(solver, part, checked)
         if factors is not None:
             return factors
         factors = solver.allocate(part)
         for k, matrix in enumerate(part):
-            result = _solve_directly(solver, matrix)
+            result = _solve_directly(solver, matrix, checked)
             if result is None:
                 result = _solve_by_ladder(solver, matrix, name(piece.start + k), caller)
             for factor, value in zip(factors, result, strict=True):
@@ -123,17 +122,16 @@ def _place(k: int, lead: Sequence[int]) -> tuple[int, ...]:
 
 
 def _check_symmetric(A: Tensor, caller: str, eps: float) -> None:
-    if torch.equal(A, A.mH):  # one pass, and the usual case
+    if torch.equal(A, A.mH):  # one pass, and often so
         return
-    broken = ~A.isfinite().flatten(-2).all(-1)
-    if broken.any():
-        raise_not_finite(caller, name_item(first_index(broken)))
-    skew = (A - A.mH).abs().amax((-2, -1))
+    skew, size = (torch.linalg.vector_norm(M, torch.inf, (-2, -1)) for M in (A - A.mH, A))
     # Sums that were rounded in another order differ by this much; more is another matrix.
-    allowed = 10 * A.shape[-1] * eps * A.abs().amax((-2, -1))
-    bad = skew > allowed
-    if bad.any():
-        index = first_index(bad)
+    excess = torch.sub(skew, size, alpha=10 * A.shape[-1] * eps)
+    if not excess.amax().item() <= 0:  # NaN is not, either
+        broken = ~A.isfinite().flatten(-2).all(-1)
+        if broken.any():
+            raise_not_finite(caller, name_item(first_index(broken)))
+        index = first_index(excess > 0)
         kind, other, letter = (
             ("Hermitian", "conjugate transpose", "H")
             if A.is_complex()
@@ -145,28 +143,45 @@ def _check_symmetric(A: Tensor, caller: str, eps: float) -> None:
         )
 
 
-def _check_spectrum(lam: Tensor, domain: str, caller: str, eps: float) -> None:
-    """Raise unless the eigenvalues are inside ``domain``, to within the round-off of the input."""
+def _stand_out(lam: Tensor) -> bool:
+    """Whether all eigenvalues are above the round-off of the largest of all: nothing else to look for."""
     if lam.numel() == 0:
-        return
-    wider = eps / torch.finfo(lam.dtype).eps  # 1, unless the matrices came in half precision
-    level, least = roundoff(lam)[..., 0], lam[..., 0]
-    negative = least < -level * wider
-    if negative.any():
-        index = first_index(negative)
+        return True
+    least, largest = torch.aminmax(lam)
+    margin = torch.sub(
+        least, largest, alpha=2 * math.sqrt(lam.shape[-1]) * torch.finfo(lam.dtype).eps
+    )
+    return bool(margin.item() > lam.shape[-1] * torch.finfo(lam.dtype).tiny)
+
+
+def _without_roundoff(lam: Tensor, domain: str, caller: str, eps: float) -> Tensor:
+    """Eigenvalues at the level of round-off as exact zeros; raise where that is outside ``domain``."""
+    if checks_enabled() and _stand_out(lam):
+        return lam
+    level, wider = roundoff(lam), eps / torch.finfo(lam.dtype).eps
+    null = lam.abs() <= level
+    if wider > 1:  # the matrices came in half precision
+        null |= (lam < 0) & (-lam <= level * wider)
+    rounded = lam.masked_fill(null, 0)
+    if not checks_enabled() or lam.numel() == 0:
+        return rounded
+    least = rounded.amin().item()  # one look, whatever the domain
+    if least < 0:
+        index = first_index(rounded[..., 0] < 0)
         raise LinAlgError(
             f"{caller} expects positive semi-definite matrices, but {name_item(index)} has the "
-            f"eigenvalue {least[index].item():.3g}, beyond the round-off of "
-            f"{level[index].item() * wider:.2g}; give eigenvalue_floor= to raise small eigenvalues"
+            f"eigenvalue {lam[..., 0][index].item():.3g}, beyond the round-off of "
+            f"{level[..., 0][index].item() * wider:.2g}; give eigenvalue_floor= to raise small "
+            "eigenvalues"
         )
-    singular = least <= level
-    if domain == "positive" and singular.any():
-        index = first_index(singular)
+    if least == 0 and domain == "positive":
+        index = first_index(rounded[..., 0] == 0)
         raise LinAlgError(
             f"{caller} expects positive definite matrices, but {name_item(index)} is singular to "
-            f"working precision (smallest eigenvalue {least[index].item():.3g}, largest "
+            f"working precision (smallest eigenvalue {lam[..., 0][index].item():.3g}, largest "
             f"{lam[..., -1][index].item():.3g}); give eigenvalue_floor=, or add a ridge"
         )
+    return rounded
 
 
 # --------------------------------------------------------------------------------------------------
@@ -188,14 +203,9 @@ def _eigh(
     if domain != "triangle" and checks_enabled():
         _check_symmetric(moved, caller, eps)
     lam, U = _solve(EIGH, moved, caller)
-    if domain in ("nonnegative", "positive"):
-        if checks_enabled():
-            _check_spectrum(lam, domain, caller, eps)
-        if domain == "nonnegative":  # without checks, negative ones stay and become NaN
-            null = lam.abs() <= roundoff(lam)
-            if eps > torch.finfo(A.dtype).eps:
-                null |= (lam < 0) & (-lam <= roundoff(lam) * (eps / torch.finfo(A.dtype).eps))
-            lam = torch.where(null, 0, lam)
+    # Without checks, negative ones stay and become NaN.
+    if domain == "nonnegative" or (domain == "positive" and checks_enabled()):
+        lam = _without_roundoff(lam, domain, caller, eps)
     return (lam.to(A.device), U.to(A.device)) if solver_device else (lam, U)
 
 

@@ -14,7 +14,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ._private import is_transformed, propagating_tangents, within_dual_level
+from ._private import (
+    is_transformed,
+    propagating_tangents,
+    within_dual_level,
+    within_transform,
+)
 from .checks import checks_enabled, skip_checks
 
 __all__ = [
@@ -43,12 +48,19 @@ def _with_jvp(kind: Any) -> Any:
         with passing, skip_checks(not ctx.checked):
             return kind.tangent(ctx, ctx.saved_tensors, *tangents)
 
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        ctx.both_modes = True
-        kind.setup_context(ctx, inputs, output)
+    return type(f"{kind.__name__}WithJvp", (kind,), {"jvp": staticmethod(jvp)})
 
-    methods = {"jvp": staticmethod(jvp), "setup_context": staticmethod(setup_context)}
-    return type(f"{kind.__name__}WithJvp", (kind,), methods)
+
+@functools.cache
+def _in_one_step(kind: Any) -> Any:
+    def forward(ctx: Any, *inputs: Any) -> Any:
+        output = kind.forward(*inputs)
+        kind.setup_context(ctx, inputs, output)
+        return output
+
+    undefined = torch.autograd.Function.setup_context
+    methods = {"forward": staticmethod(forward), "setup_context": staticmethod(undefined)}
+    return type(kind.__name__, (kind,), methods)
 
 
 class Differentiable(torch.autograd.Function):
@@ -60,9 +72,13 @@ class Differentiable(torch.autograd.Function):
 
 def apply(kind: Kind, *args: Any) -> Any:
     """``kind.apply(*args)``, with forward mode where that is possible."""
-    return mode_for(kind, _with_jvp(kind) if not torch.compiler.is_compiling() else kind).apply(
-        *args
-    )
+    if torch.compiler.is_compiling():
+        return mode_for(kind, kind).apply(*args)
+    if within_dual_level() or within_transform():
+        return _with_jvp(kind).apply(*args)
+    # With a setup_context of its own, torch works out the signature of forward at every call, which takes
+    # longer than decomposing a small matrix; only torch.func and torch.compile need it.
+    return _in_one_step(kind).apply(*args)
 
 
 def mode_for(plain: Kind, with_jvp: Kind) -> Kind:
@@ -85,7 +101,7 @@ def remember(ctx: Any, *tensors: Tensor) -> None:
     ctx.checked = checks_enabled()
     ctx.set_materialize_grads(False)
     ctx.save_for_backward(*tensors)
-    if getattr(ctx, "both_modes", False):
+    if within_dual_level():
         ctx.save_for_forward(*tensors)
 
 

@@ -55,13 +55,13 @@ class _Eigh(Differentiable):
     @without_autocast
     def backward(ctx: Any, g_lam: Tensor | None, g_U: Tensor | None) -> tuple[Tensor | None, ...]:
         lam, U = ctx.saved_tensors
-        inner = None if g_lam is None else torch.diag_embed(g_lam).to(U.dtype)
+        left = None if g_lam is None else U * g_lam.unsqueeze(-2)
         if g_U is not None:
-            turn = rotation(ctx.rule, lam, U.mH @ g_U, g_lam)
-            inner = turn if inner is None else inner + turn
-        if inner is None:
+            turned = U @ rotation(ctx.rule, lam, U.mH @ g_U, g_lam)
+            left = turned if left is None else left + turned
+        if left is None:
             return None, None, None
-        gradient = U @ inner @ U.mH
+        gradient = left @ U.mH
         upstream = [g for g in (g_lam, g_U) if g is not None]
         check_range(gradient, "the gradient of eigh", *upstream, advice=VECTOR_ADVICE)
         return gradient, None, None

@@ -30,6 +30,7 @@ from .checks import (
     check_square,
     checked_like_forward,
     first_index,
+    is_out_of_range,
     is_plain,
     is_watched,
     may_check,
@@ -115,11 +116,11 @@ def derivative(
     def work(lam: Tensor, U: Tensor, G: Tensor) -> tuple[Tensor]:
         inner = derivative_coefficients(function, rule, lam) * (U.mH @ G @ U)
         result = U @ hermitian_part(inner) @ U.mH
-        if may_check(result):  # a compiler cannot trace the text either
+        if is_out_of_range(result, G):
             check_range(result, f"the derivative of {function}", G)
         return (result,)
 
-    if not (is_plain(lam) and is_plain(U) and is_plain(G)):
+    if not is_plain(lam, U, G):
         return work(lam, U, G)[0]
     return batchwise(work, lam, U, G, trailing=[1, 2, 2], effort=0.2)[0]
 
@@ -137,28 +138,33 @@ def second_derivative(
             )
     inner = function.second_product(lam, U.mH @ hermitian_part(G) @ U, U.mH @ hermitian_part(W) @ U)
     second = U @ hermitian_part(inner) @ U.mH
-    if may_check(second):
+    if is_out_of_range(second, G, W):
         check_range(second, f"the second derivative of {function}", G, W)
     return second
 
 
 def _derivative(
-    A: Tensor, lam: Tensor, U: Tensor, G: Tensor, function: ScalarFunction, rule: Rule | None
+    lam: Tensor, U: Tensor, G: Tensor, function: ScalarFunction, rule: Rule | None
 ) -> Tensor:
-    """``df(A)[G]``, differentiable in ``G`` and in the stand-in ``A``.
+    """``df(A)[G]``, differentiable in ``G`` and in ``A``, for which ``U`` stands.
 
     By two nodes, so that autograd does not ask for the second derivative of f where only ``G`` is
     wanted: at singular matrices the root has none.
     """
-    if not is_watched(A, G):
+    if not is_watched(U, G):
         return derivative(lam, U, G, function, rule)
-    along: Tensor = apply(_Derivative, A, lam, U, G, function, rule)
-    bend: Tensor = apply(_Bend, A, lam, U, hold(G, A), function, rule)
+    along: Tensor = apply(_Derivative, lam, U, G, function, rule)
+    bend: Tensor = apply(_Bend, lam, U, hold(G, U), function, rule)
     return add(along, bend)  # type: ignore[return-value]
 
 
 class _MatrixFunction(Differentiable):
-    """``A -> f(A)``; the decomposition comes along so that the backward need not repeat it."""
+    """``A -> f(A)``; the decomposition comes along so that the backward need not repeat it.
+
+    No eigenvector is differentiated, so the derivatives of U are free to stand for those of A, which has
+    its shape: what flows back into U goes on to A. That is how the backward is differentiated without
+    saving A itself, which users may change in place.
+    """
 
     saves_outputs = True
 
@@ -170,31 +176,31 @@ class _MatrixFunction(Differentiable):
         caller: str,
         solver_device: str | torch.device | None,
         eps: float,
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        return *evaluate(A, function, caller, solver_device, eps), stand_in(A)
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        return evaluate(A, function, caller, solver_device, eps)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         _, ctx.function, ctx.rule, *_ = inputs
-        _, lam, U, link = output
-        ctx.mark_non_differentiable(lam, U)
-        remember(ctx, link, lam, U)
+        _, lam, U = output
+        ctx.mark_non_differentiable(lam)
+        remember(ctx, lam, U)
 
     @staticmethod
     @checked_like_forward
     @without_autocast
     def backward(
-        ctx: Any, G: Tensor | None, _lam: None, _U: None, g_link: Tensor | None
+        ctx: Any, G: Tensor | None, _lam: None, g_A: Tensor | None
     ) -> tuple[Tensor | None, ...]:
         if G is not None:
-            A, lam, U = ctx.saved_tensors
-            g_link = add(g_link, _derivative(A, lam, U, G, ctx.function, ctx.rule))
-        return g_link, None, None, None, None, None
+            lam, U = ctx.saved_tensors
+            g_A = add(g_A, _derivative(lam, U, G, ctx.function, ctx.rule))
+        return g_A, None, None, None, None, None
 
     @staticmethod
     def tangent(ctx: Any, saved: Any, dA: Tensor, *_: None) -> tuple[Tensor | None, ...]:
-        A, lam, U = saved
-        return _derivative(A, lam, U, dA, ctx.function, ctx.rule), None, None, dA
+        lam, U = saved
+        return _derivative(lam, U, dA, ctx.function, ctx.rule), None, dA
 
 
 class _Derivative(Differentiable):
@@ -202,30 +208,30 @@ class _Derivative(Differentiable):
 
     @staticmethod
     def forward(
-        A: Tensor, lam: Tensor, U: Tensor, G: Tensor, function: ScalarFunction, rule: Rule | None
+        lam: Tensor, U: Tensor, G: Tensor, function: ScalarFunction, rule: Rule | None
     ) -> Tensor:
         return derivative(lam, U, G, function, rule)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        A, lam, U, _, ctx.function, ctx.rule = inputs
-        remember(ctx, A, lam, U)
+        lam, U, _, ctx.function, ctx.rule = inputs
+        remember(ctx, lam, U)
 
     @staticmethod
     @checked_like_forward
     @without_autocast
     def backward(ctx: Any, W: Tensor | None) -> tuple[Tensor | None, ...]:
-        A, lam, U = ctx.saved_tensors
-        g_G = None if W is None else _derivative(A, lam, U, W, ctx.function, ctx.rule)
-        return None, None, None, g_G, None, None
+        lam, U = ctx.saved_tensors
+        g_G = None if W is None else _derivative(lam, U, W, ctx.function, ctx.rule)
+        return None, None, g_G, None, None
 
     @staticmethod
     def tangent(ctx: Any, saved: Any, *tangents: Tensor | None) -> Tensor:
-        dG = tangents[3]
-        A, lam, U = saved
+        dG = tangents[2]
+        lam, U = saved
         if dG is None:
             return torch.zeros_like(U)
-        return _derivative(A, lam, U, dG, ctx.function, ctx.rule)
+        return _derivative(lam, U, dG, ctx.function, ctx.rule)
 
 
 class _Bend(Differentiable):
@@ -233,12 +239,7 @@ class _Bend(Differentiable):
 
     @staticmethod
     def forward(
-        A: Tensor,
-        lam: Tensor,
-        U: Tensor,
-        G: Tensor | Held,
-        function: ScalarFunction,
-        rule: Rule | None,
+        lam: Tensor, U: Tensor, G: Tensor | Held, function: ScalarFunction, rule: Rule | None
     ) -> Tensor:
         return stand_in(U) if isinstance(G, Held) else stand_in(U, G)
 
@@ -266,20 +267,18 @@ class _Bend(Differentiable):
     @without_autocast
     def backward(ctx: Any, W: Tensor | None) -> tuple[Tensor | None, ...]:
         g_A = None if W is None else _Bend.second(ctx, ctx.saved_tensors, W)
-        return g_A, None, None, None, None, None
+        return None, g_A, None, None, None
 
     @staticmethod
-    def tangent(ctx: Any, saved: list[Tensor], dA: Tensor | None, *_: object) -> Tensor:
-        return torch.zeros_like(saved[2]) if dA is None else _Bend.second(ctx, saved, dA)
+    def tangent(ctx: Any, saved: list[Tensor], _lam: None, dA: Tensor | None, *_: object) -> Tensor:
+        return torch.zeros_like(saved[1]) if dA is None else _Bend.second(ctx, saved, dA)
 
 
 class _SecondDerivative(Differentiable):
     """``(A, G, W) -> d2f(A)[G, W]``; a further derivative is refused."""
 
     @staticmethod
-    def forward(
-        A: Tensor, lam: Tensor, U: Tensor, G: Tensor, W: Tensor, function: ScalarFunction
-    ) -> Tensor:
+    def forward(lam: Tensor, U: Tensor, G: Tensor, W: Tensor, function: ScalarFunction) -> Tensor:
         return second_derivative(lam, U, G, W, function)
 
     @staticmethod

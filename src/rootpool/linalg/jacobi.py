@@ -26,9 +26,7 @@ SWEEPS = 12  # four to six suffice; the convergence is quadratic
 def is_tiny(A: Tensor) -> bool:
     """Whether :func:`jacobi_eigh` is the faster way for this batch ``(..., n, n)``, on the CPU."""
     n = A.shape[-1]
-    if A.device.type != "cpu" or n not in LEAST_BATCH:
-        return False
-    return A.numel() >= LEAST_BATCH[n] * n * n
+    return n in LEAST_BATCH and A.numel() >= LEAST_BATCH[n] * n * n and A.device.type == "cpu"
 
 
 def jacobi_eigh(A: Tensor) -> tuple[Tensor, Tensor]:

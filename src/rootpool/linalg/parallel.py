@@ -99,13 +99,13 @@ def count_pieces(batch: int, side: int, device: torch.device, effort: float = 1.
     threads, for speed; with ``torch.use_deterministic_algorithms`` it gets one like the others.
     """
     workers = torch.get_num_threads()
-    if device.type != "cpu" or workers == 1 or batch == 0:
+    left_alone = batch <= 1 and not torch.are_deterministic_algorithms_enabled()
+    if left_alone or workers == 1 or batch == 0 or device.type != "cpu":
         return 0
+    if batch == 1:
+        return 1 if side >= MULTITHREADED_BLAS_STARTS_AT else 0
     worth = int(effort * batch * side**2 / ENTRIES_WORTH_A_PIECE)
     pieces = min(batch, PIECES_PER_WORKER * workers, worth)
-    if batch == 1:
-        exact = torch.are_deterministic_algorithms_enabled()
-        return 1 if exact and side >= MULTITHREADED_BLAS_STARTS_AT else 0
     if side < MULTITHREADED_BLAS_STARTS_AT:
         return pieces if pieces > 1 else 0
     return max(pieces, min(batch, workers))
@@ -191,7 +191,8 @@ def batchwise(
     lead = tensors[0].shape[: tensors[0].dim() - trailing[0]]
     batch, side = math.prod(lead), tensors[0].shape[-1]
     pieces = count_pieces(batch, side, tensors[0].device, effort)
-    # A single matrix goes as a batch of one, so that its products are computed as in a larger batch.
+    if pieces == 0:
+        return function(*tensors)
     flat = [
         t.detach().reshape(batch, *t.shape[t.dim() - k :])
         for t, k in zip(tensors, trailing, strict=True)
@@ -202,16 +203,12 @@ def batchwise(
         parts[piece.start] = function(*(t[piece] for t in flat))
 
     try:
-        if pieces == 0:
-            whole = function(*flat)
-        else:
-            run_pieces(work, even_cuts(batch, pieces))
-            in_order = (parts[k] for k in sorted(parts))
-            whole = tuple(_join(parts) for parts in zip(*in_order, strict=True))
+        run_pieces(work, even_cuts(batch, pieces))
     except (ValueError, LinAlgError):
         function(*tensors)  # raises again, and names the item by its place in the whole batch
         raise
-    return tuple(with_batch(w, lead) for w in whole)
+    in_order = (parts[k] for k in sorted(parts))
+    return tuple(with_batch(_join(parts), lead) for parts in zip(*in_order, strict=True))
 
 
 def with_batch(flat: Tensor, lead: Sequence[int]) -> Tensor:

@@ -47,11 +47,13 @@ def without_autocast(function: F) -> F:
 
     @functools.wraps(function)
     def wrapped(*args: object, **kwargs: object) -> object:
-        # A list, because the compiler of torch 2.8 does not know next(generator, default).
-        devices = [a.device for a in (*args, *kwargs.values()) if isinstance(a, Tensor)]
-        if not devices or not autocast_is_on(devices[0]):
-            return function(*args, **kwargs)
-        with no_autocast(devices[0]):
-            return function(*map(_widened, args), **{k: _widened(a) for k, a in kwargs.items()})
+        for value in (*args, *kwargs.values()):
+            if isinstance(value, Tensor):  # the first one decides for all
+                if not autocast_is_on(value.device):
+                    break
+                with no_autocast(value.device):
+                    widened = {name: _widened(a) for name, a in kwargs.items()}
+                    return function(*map(_widened, args), **widened)
+        return function(*args, **kwargs)
 
     return wrapped  # type: ignore[return-value]

@@ -55,7 +55,7 @@ class GradientRule(ABC):
         """Return the kernel of a spectrum."""
 
     def inspect(  # noqa: B027
-        self, eigenvalues: Tensor, coupling: Tensor, slopes: Tensor | None
+        self, kernel: Tensor, coupling: Tensor, slopes: Tensor | None
     ) -> None:
         """Hook that sees ``coupling = U^H dl/dU`` and ``slopes = dl/dlam`` before the kernel is applied.
 
@@ -63,19 +63,24 @@ class GradientRule(ABC):
         """
 
 
-def _pairs(eigenvalues: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """``lam_i``, ``lam_j`` to broadcast, and the sign of ``i - j``."""
+def _order(eigenvalues: Tensor) -> Tensor:
+    """The sign of ``i - j``, ``(n, n)``."""
     k = torch.arange(eigenvalues.shape[-1], device=eigenvalues.device)
-    order = (k.unsqueeze(-1) - k).sign().to(eigenvalues.dtype)
-    return eigenvalues.unsqueeze(-1), eigenvalues.unsqueeze(-2), order
+    return (k.unsqueeze(-1) - k).sign().to(eigenvalues.dtype)
+
+
+def _size(eigenvalues: Tensor) -> Tensor:
+    """The largest magnitude in a spectrum, ``(..., 1, 1)``; 1 if it is empty."""
+    if eigenvalues.shape[-1] == 0:
+        return torch.ones_like(eigenvalues).sum(-1)[..., None, None]
+    size: Tensor = torch.linalg.vector_norm(eigenvalues, torch.inf, -1, keepdim=True)
+    return size.unsqueeze(-1)
 
 
 def _largest(eigenvalues: Tensor) -> Tensor:
     """The largest magnitude in a spectrum, ``(..., 1, 1)``; 1 where all are zero."""
-    if eigenvalues.shape[-1] == 0:
-        return torch.ones_like(eigenvalues).sum(-1)[..., None, None]
-    size = eigenvalues.abs().amax(-1)[..., None, None]
-    return torch.where(size == 0, 1, size)
+    size = _size(eigenvalues)
+    return size.masked_fill(size == 0, 1)
 
 
 def _saturated(kernel: Tensor) -> Tensor:
@@ -97,22 +102,21 @@ class _GapRule(GradientRule):
 
     def of_gap(self, gap: Tensor, eigenvalues: Tensor) -> Tensor:
         """The kernel, an odd function of ``gap``, which is not zero."""
-        return 1 / gap
+        return gap.reciprocal()
 
-    def at_tie(self, eigenvalues: Tensor) -> Tensor | float:
-        """The kernel between two equal eigenvalues, the later one first."""
-        return 0.0
+    def at_tie(self, eigenvalues: Tensor) -> Tensor | None:
+        """The kernel between two equal eigenvalues, the later one first; None for 0."""
+        return None
 
     def __call__(self, eigenvalues: Tensor) -> Tensor:
-        lam_i, lam_j, order = _pairs(eigenvalues)
-        gap = lam_i - lam_j
+        gap = eigenvalues.unsqueeze(-1) - eigenvalues.unsqueeze(-2)
         tie = self.is_tie(gap, eigenvalues)
-        # The inner `where` keeps the branch that is not taken from putting inf * 0 into derivatives.
-        kernel = self.of_gap(torch.where(tie, 1, gap), eigenvalues)
+        # A gap of 1 keeps what is not taken at ties from putting inf * 0 into derivatives.
+        kernel = _saturated(self.of_gap(gap.masked_fill(tie, 1), eigenvalues))
         value = self.at_tie(eigenvalues)
-        if isinstance(value, Tensor):
-            value = _saturated(value).unsqueeze(-1)
-        return _saturated(torch.where(tie, order * value, kernel))
+        if value is None:
+            return kernel.masked_fill(tie, 0)
+        return torch.where(tie, _order(eigenvalues) * _saturated(value).unsqueeze(-1), kernel)
 
 
 class _SeriesRule(GradientRule):
@@ -128,14 +132,14 @@ class _SeriesRule(GradientRule):
         """Number of terms of the series."""
 
     def __call__(self, eigenvalues: Tensor) -> Tensor:
-        lam_i, lam_j, order = _pairs(eigenvalues)
+        lam_i, lam_j = eigenvalues.unsqueeze(-1), eigenvalues.unsqueeze(-2)
         size_i, size_j = lam_i.abs(), lam_j.abs()
         i_leads = (size_i > size_j) | ((size_i == size_j) & (lam_i > lam_j))
         larger = torch.where(i_leads, lam_i, lam_j)
         smaller = torch.where(i_leads, lam_j, lam_i)
         ratio = smaller / torch.where(larger == 0, 1, larger)
         kernel = _geometric_sum(ratio, self.terms) * _inverse(larger)
-        sign = torch.where(lam_i == lam_j, order, torch.where(i_leads, 1, -1))
+        sign = torch.where(lam_i == lam_j, _order(eigenvalues), torch.where(i_leads, 1, -1))
         return sign * _saturated(kernel)
 
 
@@ -183,7 +187,7 @@ class Truncated(_GapRule):
 
     def of_gap(self, gap: Tensor, eigenvalues: Tensor) -> Tensor:
         limit = self._limit(eigenvalues)
-        return (1 / gap).clamp(-limit, limit)
+        return gap.reciprocal().clamp(-limit, limit)
 
     def at_tie(self, eigenvalues: Tensor) -> Tensor:
         limit = torch.full_like(eigenvalues, self._limit(eigenvalues))
@@ -299,11 +303,13 @@ class Degenerate(_GapRule):
         tolerance = self.tolerance
         if tolerance is None:
             tolerance = eigenvalues.shape[-1] * torch.finfo(eigenvalues.dtype).eps
-        return gap.abs() <= tolerance * _largest(eigenvalues)
+        return gap.abs() <= tolerance * _size(eigenvalues)
 
-    def inspect(self, eigenvalues: Tensor, coupling: Tensor, slopes: Tensor | None) -> None:
-        gap = eigenvalues.unsqueeze(-1) - eigenvalues.unsqueeze(-2)
-        tie = self.is_tie(gap, eigenvalues)
+    def inspect(self, kernel: Tensor, coupling: Tensor, slopes: Tensor | None) -> None:
+        pairs = kernel.numel() - math.prod(kernel.shape[:-1])
+        if torch.count_nonzero(kernel).item() == pairs:  # no ties, nearly always
+            return
+        tie = kernel == 0
         allowed = math.sqrt(torch.finfo(coupling.dtype).eps)
         if _exceeds(torch.where(tie, coupling - coupling.mH, 0), allowed, coupling):
             what = "depends on the basis inside a degenerate eigenspace"
@@ -371,7 +377,8 @@ def rotation(
         coupling: :math:`C = U^H \bar U` ``(..., n, n)``.
         slopes: the gradient with respect to the spectrum, if the loss depends on it.
     """
+    kernel = rule(spectrum)
     if isinstance(rule, GradientRule) and may_check(coupling):
         seen = None if slopes is None else slopes.detach()
-        rule.inspect(spectrum.detach(), coupling.detach(), seen)
-    return rule(spectrum).mT * (coupling - coupling.mH) / 2
+        rule.inspect(kernel.detach(), coupling.detach(), seen)
+    return kernel.mT * (coupling - coupling.mH) / 2

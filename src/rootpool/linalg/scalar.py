@@ -208,7 +208,7 @@ class Sqrt(ScalarFunction):
     def divided_differences(self, lam: Tensor) -> Tensor:
         s = lam.sqrt()
         sums = s.unsqueeze(-1) + s.unsqueeze(-2)
-        return torch.where(sums == 0, 0, 1 / sums)
+        return torch.threshold(sums, 0, torch.inf).reciprocal()  # 0 between two zeros
 
     def second_product(self, lam: Tensor, G: Tensor, W: Tensor) -> Tensor:
         # f[a, b, c] = -1 / ((s_a + s_b) (s_b + s_c) (s_c + s_a)) factors: two Lyapunov solutions.
