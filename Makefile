@@ -10,7 +10,7 @@ export PYTHON
 OLDEST_PYTHON := 3.10
 CORE_PYTHON ?= $(shell scripts/oldest_python.sh $(OLDEST_PYTHON))
 
-BENCHMARKS := eigh matrix_functions pooling models import_time
+BENCHMARKS := eigh matrix_functions pooling models import_time lyapunov conditioning
 LINALG_PATHS := $(wildcard tests/linalg src/rootpool/linalg)
 CORE_PATHS := $(LINALG_PATHS) $(wildcard tests/nn src/rootpool/nn tests/cli/test_doctor.py)
 CHECK_PATHS := $(CORE_PATHS) $(filter-out tests/cli/test_doctor.py,$(wildcard tests/cli/*.py)) src/rootpool/cli
@@ -76,6 +76,7 @@ bench: $(VENV)/.ready-bench  ## run the benchmarks and write benchmarks/results 
 	@mkdir -p benchmarks/results
 	@set -e; for name in $(BENCHMARKS); do \
 		echo "== $$name"; $(PY) benchmarks/$$name.py | tee benchmarks/results/$$name.md; done
+	$(PY) benchmarks/pooling.py --methods | tee benchmarks/results/methods.md
 	$(PY) benchmarks/iterations.py --page docs/iterations.md
 	$(PY) benchmarks/pooling.py --plot benchmarks/results/pooling.png
 

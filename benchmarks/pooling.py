@@ -280,7 +280,6 @@ def main() -> None:
         if not arguments.quick:
             against_recipes(128)
             memory(SHAPES)
-            all_methods(32)
 
 
 if __name__ == "__main__":

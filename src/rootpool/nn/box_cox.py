@@ -1,8 +1,8 @@
 r"""One family from the power to the logarithm: :math:`(P^\theta - I) / \theta`.
 
 With :math:`\mu = \lambda + \mathrm{ridge}` the function is
-:math:`f = \mathrm{expm1}(\theta \log \mu) / \theta`, and nothing cancels as :math:`\theta` tends to 0, where it is the logarithm. For :math:`a \ge b` and
-:math:`u = (a - b)/a` its first divided difference is
+:math:`f = \mathrm{expm1}(\theta \log \mu) / \theta`, and nothing cancels as :math:`\theta` tends to 0, where
+it is the logarithm. For :math:`a \ge b` and :math:`u = (a - b)/a` its first divided difference is
 
 .. math:: f[a, b] = -a^{\theta - 1}\, \frac{\mathrm{expm1}(\theta \log(b/a))}{\theta\, u},
 

@@ -2,8 +2,8 @@
 
 A configuration is a nested dictionary with the keys ``seed``, ``hybrid`` (a `HybridSchedule`),
 ``save_every``, ``spectrum_every``, ``patience``, ``ema``, ``conditioning``, ``loggers``, ``model``
-(arguments of `PooledTraining`), ``data`` (of `ImageData`) and ``trainer`` (of Lightning's Trainer). `resolve` checks it,
-fills in the defaults and returns the effective configuration.
+(arguments of `PooledTraining`), ``data`` (of `ImageData`) and ``trainer`` (of Lightning's Trainer).
+`resolve` checks it, fills in the defaults and returns the effective configuration.
 """
 
 from __future__ import annotations
