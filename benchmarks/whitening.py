@@ -1,7 +1,7 @@
 """Whitening against batch norm and IterNorm's algorithm written plainly: time, memory, and how white it is.
 
-Claim: in groups of 64 channels in float32, each method costs at most a few times a batch norm, and `exact` and
-`cholesky` are white where IterNorm's five steps are not.
+Claim: in float32 `exact` and `cholesky` cost no more than IterNorm's five steps, and are white where those
+are not.
 
     python benchmarks/whitening.py            the tables (about three minutes)
     python benchmarks/whitening.py --quick    one small map

@@ -13,11 +13,15 @@ from matrices import symmetric
 from rootpool.linalg import from_triangle, svd, triangle_weights
 from rootpool.nn import (
     METHODS,
+    WHITENING_METHODS,
+    CholeskyWhitening,
     Length,
     MatrixLog,
+    NewtonWhitening,
     SpectralRoot,
     SVDTopN,
     Whitening,
+    WhiteningMethod,
     covariance_pool,
     make_pool,
 )
@@ -487,10 +491,21 @@ def through_covariance(name: str, compute: torch.dtype) -> Check:
     )
 
 
-def whiten(batch: FeatureBatch, X: Tensor) -> Outputs:
+WHITENINGS: dict[str, WhiteningMethod] = {
+    name: method() for name, method in WHITENING_METHODS.items()
+}
+
+
+def group_count(grouped: bool, d: int) -> int:
+    """Two channels per group where that is possible, else one."""
+    return (d // 2 if d % 2 == 0 else d) if grouped else 1
+
+
+def whiten(method: WhiteningMethod, grouped: bool, batch: FeatureBatch, X: Tensor) -> Outputs:
     """Each item as a batch of its own: positions are samples."""
-    layer = [Whitening(batch.d) for _ in X]
-    return (torch.stack([w(x.mT).mT for w, x in zip(layer, X, strict=True)]),)
+    groups = group_count(grouped, batch.d)
+    layers = [Whitening(batch.d, method=method, groups=groups) for _ in X]
+    return (torch.stack([layer(x.mT).mT for layer, x in zip(layers, X, strict=True)]),)
 
 
 def whitening_status(batch: FeatureBatch) -> Tensor:
@@ -500,21 +515,46 @@ def whitening_status(batch: FeatureBatch) -> Tensor:
     return torch.maximum(single, squares(1, torch.float64, batch))
 
 
-def whitening_value(batch: FeatureBatch, outputs: Outputs) -> Figures:
-    """The covariance of the output is ``S / (S + eps)``, up to the rounding of S in units of eps.
+def newton_share(A: Tensor, lam: Tensor, ridge: float, exponent: Tensor, steps: int) -> Tensor:
+    """``p^2 (lam + eps) / tr`` of the iteration ``p <- (3 p - p^3 (lam + eps) / tr) / 2``: 1 at the end."""
+    squares = A.square().sum((-2, -1), keepdim=True).squeeze(-1)
+    trace = times_power_of_two(squares, 2 * exponent) + ridge * A.shape[-2]
+    x, p = (lam + ridge) / trace, torch.ones_like(lam)
+    for _ in range(steps):
+        p = (3 * p - p**3 * x) / 2
+    return p.square() * x
 
-    What LAPACK decomposes is ``S + E`` with ``|E|`` at most a rounding of the largest eigenvalue of S, and a
-    function of S whose derivative is at most ``1 / eps`` answers with ``|E| / eps``.
+
+def whitening_value(
+    method: WhiteningMethod, grouped: bool, batch: FeatureBatch, outputs: Outputs
+) -> Figures:
+    """The covariance of a group is ``W S W'``, up to the rounding of S in units of eps.
+
+    It is ``S / (S + eps)`` for an inverse root, times what five steps of Newton reach of it. What LAPACK
+    decomposes is ``S + E`` with ``|E|`` at most a rounding of the largest eigenvalue of S, and a function of S
+    whose derivative is at most ``1 / eps`` answers with ``|E| / eps``. The ridge of a triangular factor may be
+    larger, so that items whose rounding is not far below eps are not measured.
     """
-    Y = outputs[0].double()
+    Y = outputs[0].double().unflatten(1, (group_count(grouped, batch.d), -1))
+    C = Y @ Y.mT / Y.shape[-1]
     ridge = Whitening(1).eps
-    lam = times_power_of_two(batch.s.square(), 2 * batch.exponent)
-    expected = (batch.U / (1 + ridge / lam).unsqueeze(-2)) @ batch.U.mT
     largest = times_power_of_two(size(batch.R) ** 2, 2 * batch.exponent)
     E = batch.n * torch.finfo(torch.float64).eps * largest  # whatever the dtype of the features
     output = unit(batch, torch.float64, torch.ones(len(batch)), degree=0)
-    error = Y @ Y.mT / Y.shape[-1] - expected
-    return {"|cov - S/(S + eps)|": ratio(error, output + E / ridge)}
+    A = batch.A.unflatten(1, (C.shape[1], -1))
+    if isinstance(method, CholeskyWhitening):
+        fine = BLUNT * ridge > E
+        safe = torch.where(fine, batch.exponent, 0)[:, None, None, None]
+        S = (A @ A.mT) * torch.exp2(2.0 * safe)
+        W = torch.linalg.cholesky(S + ridge * torch.eye(S.shape[-1], dtype=S.dtype)).inverse()
+        return where(fine, {"|cov - W S W'|": ratio(C - W @ S @ W.mT, output + E / ridge)})
+    U, s, _ = torch.linalg.svd(A, full_matrices=False)
+    lam = times_power_of_two(s.square(), 2 * batch.exponent)
+    gain = 1 / (1 + ridge / lam)
+    if isinstance(method, NewtonWhitening):
+        gain = gain * newton_share(A, lam, ridge, batch.exponent, method.iterations)
+    expected = (U * gain.unsqueeze(-2)) @ U.mT
+    return {"|cov - S/(S + eps)|": ratio(C - expected, output + E / ridge)}
 
 
 def length_value(power: float, batch: FeatureBatch, outputs: Outputs) -> Figures:
@@ -555,7 +595,16 @@ FEATURE_CHECKS = {
         functools.partial(pool, SVDTopN(2), torch.float64),
         value_status=functools.partial(ends_of_range, torch.float64),
     ),
-    "Whitening": Check(whiten, whitening_value, None, whitening_status),
+    **{
+        f"Whitening, {name}{', groups' if grouped else ''}": Check(
+            functools.partial(whiten, method, grouped),
+            functools.partial(whitening_value, method, grouped),
+            None,
+            whitening_status,
+        )
+        for name, method in WHITENINGS.items()
+        for grouped in (False, True)
+    },
     **{
         f"Length power {power}": Check(
             lambda batch, X, power=power: (Length(4.0, power)(X.flatten(1)),),
