@@ -84,7 +84,8 @@ def random_definite(*shape: int, dtype: torch.dtype = torch.float64, seed: int =
 
 
 def relative_error(got: Tensor, expected: Tensor) -> float:
-    return float((got.double() - expected.double()).norm() / expected.double().norm())
+    got, expected = got.detach().double(), expected.detach().double()
+    return float((got - expected).norm() / expected.norm())
 
 
 def refused(derivative) -> bool:
