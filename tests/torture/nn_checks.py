@@ -415,9 +415,9 @@ def whitening_value(
     """The covariance of a group is ``W S W'``, up to the rounding of S in units of eps.
 
     It is ``S / (S + eps)`` for an inverse root, times what five steps of Newton reach of it. What LAPACK
-    decomposes is ``S + E`` with ``|E|`` at most a rounding of the largest eigenvalue of S, and a function of S
-    whose derivative is at most ``1 / eps`` answers with ``|E| / eps``. The ridge of a triangular factor may be
-    larger, so that items whose rounding is not far below eps are not measured.
+    decomposes is ``S + E`` with ``|E|`` at most a rounding of the largest eigenvalue of S, and a function
+    of S whose derivative is at most ``1 / eps`` answers with ``|E| / eps``. The ridge of a triangular factor
+    may be larger, so that items whose rounding is not far below eps are not measured.
     """
     Y = outputs[0].double().unflatten(1, (group_count(grouped, batch.d), -1))
     C = Y @ Y.mT / Y.shape[-1]

@@ -133,7 +133,8 @@ class CholeskyWhitening(WhiteningMethod):
         """Whether pivots, which are at least eps without rounding, are far below it: ``(...)``."""
         L, info = torch.linalg.cholesky_ex(_with_ridge(S.detach(), eps))
         pivots = L.diagonal(dim1=-2, dim2=-1).square()
-        return (info != 0) | (pivots < eps / 2).any(-1)
+        broken: Tensor = (info != 0) | (pivots < eps / 2).any(-1)
+        return broken
 
     @staticmethod
     def _safe_ridge(S: Tensor, rounding: float) -> Tensor:
