@@ -34,6 +34,17 @@ def test_per_sample_gradients():
     assert torch.allclose(got, torch.stack([torch.func.grad(loss)(weight, x) for x in X]))
 
 
+@pytest.mark.parametrize("method", ["exact", "svd-pade", "learned-power", "log"])
+def test_forward_mode_inside_a_compiled_function_is_an_error_or_right(method):
+    X, V = matrices.random(2, 3, 5), matrices.random(2, 3, 5, seed=1)
+    push = lambda X: torch.func.jvp(lambda X: covariance_pool(X, method), (X,), (V,))[1]  # noqa: E731
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match=r"forward-mode derivatives .* inside torch\.compile; take"):
+        torch.compile(push, fullgraph=True, backend="eager")(X)
+    torch._dynamo.reset()
+    assert torch.allclose(torch.compile(push, backend="eager")(X), push(X))
+
+
 def test_features_may_be_changed_in_place_after_pooling():
     X = matrices.random(2, 3, 9).requires_grad_()
     Y = X * 1

@@ -1,14 +1,15 @@
 """What all our ``autograd.Function`` classes share: forward mode, saved tensors, and stand-ins.
 
 A class writes its forward-mode derivative as ``tangent(ctx, saved, ...)``. In eager mode :func:`apply`
-uses a subclass with a ``jvp`` that calls it; ``torch.compile`` takes no class with a ``jvp``, so there it
-uses the class itself, and refuses forward mode, which would otherwise see no tangent at all.
+uses a subclass with a ``jvp`` that calls it; ``torch.compile`` takes no class with a ``jvp``, whether it is
+used or not, so there it uses the class itself, and refuses forward mode, which would see no tangent at all.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import sys
 from typing import Any
 
 import torch
@@ -30,7 +31,6 @@ __all__ = [
     "hermitian_part",
     "hold",
     "is_mapped",
-    "mode_for",
     "remember",
     "stand_in",
 ]
@@ -70,30 +70,29 @@ class Differentiable(torch.autograd.Function):
     saves_outputs = False  # True: nothing else is saved, and ``tangent`` may call any operator
 
 
+_OUTSIDE = (
+    "forward-mode derivatives (torch.func.jvp, jacfwd, hessian) of spectral functions do not work inside "
+    "torch.compile; take them outside of the compiled function, or use jacrev"
+)
+
+
 def apply(kind: Kind, *args: Any) -> Any:
     """``kind.apply(*args)``, with forward mode where that is possible."""
     if torch.compiler.is_compiling():
-        return mode_for(kind, kind).apply(*args)
+        if within_dual_level():
+            # An error with this text where the graph has to be whole, and else eager mode. Older compilers
+            # hide the text of an exception. In this very frame, because it is the one that is left.
+            torch._dynamo.skip_frame(msg=_OUTSIDE)
+            raise RuntimeError(_OUTSIDE)  # to whoever else may trace
+        return kind.apply(*args)
     if within_dual_level() or within_transform():
-        return _with_jvp(kind).apply(*args)
+        function = _with_jvp(kind).apply
+        # Around us a function may be compiled whose graph has ended; then the compiler tries what we call.
+        hide = within_dual_level() and "torch._dynamo" in sys.modules
+        return torch.compiler.disable(function)(*args) if hide else function(*args)
     # With a setup_context of its own, torch works out the signature of forward at every call, which takes
     # longer than decomposing a small matrix; only torch.func and torch.compile need it.
     return _in_one_step(kind).apply(*args)
-
-
-def mode_for(plain: Kind, with_jvp: Kind) -> Kind:
-    """``with_jvp``, a subclass that adds a ``jvp``; ``plain`` while a compiler traces.
-
-    The compiler refuses every Function that has a ``jvp``, whether it is used or not.
-    """
-    if not torch.compiler.is_compiling():
-        return with_jvp
-    if within_dual_level():
-        raise RuntimeError(
-            "forward-mode derivatives (torch.func.jvp, jacfwd, hessian) of spectral functions do not "
-            "work inside torch.compile; take them outside of the compiled function, or use jacrev"
-        )
-    return plain
 
 
 def remember(ctx: Any, *tensors: Tensor) -> None:
