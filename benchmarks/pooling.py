@@ -27,7 +27,7 @@ from torch import Tensor
 from rootpool.linalg import eigh
 from rootpool.linalg.parallel import run_pieces
 from rootpool.nn import METHODS, covariance_pool
-from rootpool.nn.fused import _cuts
+from rootpool.nn.fused import cuts
 
 SHAPES = {
     "AlexNet": (128, 256, 169),
@@ -88,7 +88,7 @@ def own_products(B: int, d: int, N: int) -> dict[str, Callable[[], object]]:
     """
     thin = d >= N
     r = N - 1 if thin else d
-    cuts = _cuts(B, d, N)
+    pieces = cuts(B, d, N)
     height = 64 if d <= 256 else 128 if d <= 1024 else 256
 
     def calls(size: int) -> tuple[Callable[[], None], Callable[[], None]]:
@@ -109,10 +109,10 @@ def own_products(B: int, d: int, N: int) -> dict[str, Callable[[], object]]:
 
         return forward, backward
 
-    plain, cached = calls(B), calls(cuts[1])
+    plain, cached = calls(B), calls(pieces[1])
     return {
         "own products + LAPACK": lambda: [call() for call in plain],
-        "the same, in cache": lambda: [run_pieces(lambda _, c=c: c(), cuts) for c in cached],
+        "the same, in cache": lambda: [run_pieces(lambda _, c=c: c(), pieces) for c in cached],
     }
 
 

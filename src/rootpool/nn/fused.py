@@ -41,6 +41,7 @@ __all__ = [
     "allocate",
     "backward_op",
     "check_traceable",
+    "cuts",
     "decoded",
     "encoded",
     "forward_op",
@@ -177,12 +178,12 @@ def _run(work: Callable[[slice], None], X: Tensor, d: int, N: int) -> None:
     """Call ``work`` on pieces of the batch of X: in worker threads on CPUs, else at once and here."""
     with no_autocast(X.device):
         if _on_cpu(X):
-            run_pieces(work, _cuts(len(X), d, N))
+            run_pieces(work, cuts(len(X), d, N))
         else:  # another thread would have another current stream
             work(slice(0, len(X)))
 
 
-def _cuts(B: int, d: int, N: int) -> list[int]:
+def cuts(B: int, d: int, N: int) -> list[int]:
     """Some 8 MB of d x d float64 per piece, enough pieces to balance, enough work in each."""
     least = 1 if min(d, N) >= 96 else 8
     size = max(1, min(16, 2**20 // d**2, max(least, B // 16)))
