@@ -1,3 +1,4 @@
+import lightning.pytorch as pl
 import pytest
 import torch
 from torch.utils.data import TensorDataset
@@ -91,6 +92,40 @@ def test_set_epoch_keeps_the_place_within_the_same_epoch():
     source.batches.set_epoch(2)  # what Lightning does after loading
     assert len(list(source)) == 2
     assert len(list(source)) == 5  # only the first pass is shortened
+
+
+@pytest.mark.filterwarnings(
+    "ignore:.*(many workers|LeafSpec|configure_optimizers|logging interval)"
+)
+def test_lightning_tells_the_loader_its_epoch():
+    """Otherwise every epoch has the order and the augmentation of the first."""
+
+    class Seen(pl.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.values = []
+            self.automatic_optimization = False
+
+        def training_step(self, batch, index):
+            self.values.append(batch[0])
+
+        def configure_optimizers(self):
+            return None
+
+    module = Seen()
+    trainer = pl.Trainer(
+        max_epochs=3,
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        use_distributed_sampler=False,
+    )
+    trainer.fit(module, loader())
+    expected = epochs(3, loader())
+    assert all(torch.equal(a, b) for a, b in zip(module.values, expected, strict=True))
+    assert not torch.equal(expected[0], expected[5])  # the first batch of the second epoch
 
 
 def test_shards_cover_everything_once_without_padding():

@@ -80,6 +80,11 @@ class EpochBatches(Sampler[list[tuple[int, int]]]):
         self.epoch = 0
         self.start = 0
 
+    @property
+    def sampler(self) -> EpochBatches:
+        """Itself: Lightning tells the epoch to the sampler *of* a batch sampler, and to no one else."""
+        return self
+
     def set_epoch(self, epoch: int) -> None:
         """Go to the beginning of an epoch, or stay where a resume put us within it."""
         if epoch != self.epoch:
