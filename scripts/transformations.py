@@ -22,8 +22,7 @@ the transformation. A dash is a refusal with a clear error, which was seen, too.
 `torch.func.hessian`, and forward mode twice. `compile` is `torch.compile(fullgraph=True)`, forward and
 backward; forward mode *inside* a compiled function is an error. Functions of two matrices are
 differentiated in both. All checks but those of `float32`, `complex` and `autocast` are in float64. The
-columns `float32` and `float64` compare gradients to 1e-4 and 1e-9;
-[the benchmarks](benchmarks.md#functions-that-solve-problems) compare them with 50 digits.
+columns `float32` and `float64` compare gradients to 1e-4 and 1e-9.
 
 The dashes:
 
