@@ -221,6 +221,8 @@ def _callbacks(settings: Namespace, output: Path) -> list[Callback]:
     if settings.ema is not None:
         if not 0 < settings.ema < 1:
             raise SettingsError(f"ema must be between 0 and 1, such as 0.999, got {settings.ema}")
+        # Lightning's and not timm's ModelEmaV3: its state is in the checkpoint, so a resume is exact, and
+        # the average takes the place of the weights in validation and in what is saved.
         callbacks.append(EMAWeightAveraging(decay=settings.ema))
     if settings.patience:
         callbacks.append(EarlyStopping("val_error", patience=settings.patience))
