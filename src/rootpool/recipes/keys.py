@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DECIDED", "check_keys", "known_keys"]
 
-PLAIN = ("ema", "loggers", "patience", "save_every", "seed", "spectrum_every")
+PLAIN = ("conditioning", "ema", "loggers", "patience", "save_every", "seed", "spectrum_every")
 # Arguments of the classes that a training decides, not a configuration.
 DECIDED = {
     "model": {"classes", "num_classes", "seed"},
