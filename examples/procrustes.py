@@ -16,9 +16,8 @@ from rootpool.linalg import rotation
 
 torch.manual_seed(0)
 cube = torch.tensor(list(itertools.product([-1.0, 1.0], repeat=3)), dtype=torch.float64)
-turn = torch.linalg.matrix_exp(
-    torch.tensor([[0, -0.4, 0.1], [0.4, 0, -0.3], [-0.1, 0.3, 0]], dtype=torch.float64)
-)
+skew = torch.tensor([[0, -0.4, 0.1], [0.4, 0, -0.3], [-0.1, 0.3, 0]], dtype=torch.float64)
+turn = torch.linalg.matrix_exp(skew)
 probe = torch.randn(3, 3, dtype=torch.float64)
 seen = cube @ turn.mT
 
