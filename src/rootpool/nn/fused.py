@@ -230,9 +230,19 @@ def root(
 
 
 def root_gradient(
-    g: Tensor, W: Tensor, K: Tensor, s: Tensor, method: SpectralRoot, parameters: int = 0
+    g: Tensor,
+    W: Tensor,
+    K: Tensor,
+    s: Tensor,
+    method: SpectralRoot,
+    parameters: int = 0,
+    suspects: list[int] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """For the gradient ``g`` of the roots: that of the features, and that of parameters by map ``(B, k)``."""
+    """For the gradient ``g`` of the roots: that of the features, and that of parameters by map ``(B, k)``.
+
+    ``suspects`` gets the first item of every piece whose sum is not finite. The look is taken where the
+    piece is in the cache: one pass over the whole afterwards would wake up the threads of torch again.
+    """
     g, W, K, s = g.detach().contiguous(), W.detach(), K.detach(), s.detach()
     B, d, N = W.shape[0], W.shape[1], K.shape[2]
     gradient, by_map = g.new_empty(B, d, N), W.new_empty(B, parameters)
@@ -240,6 +250,8 @@ def root_gradient(
     def work(piece: slice) -> None:
         factors = (W[piece], K[piece], s[piece])
         gradient[piece], by_map[piece] = _gradients(method, g[piece], *factors, parameters)
+        if suspects is not None and not math.isfinite(gradient[piece].sum().item()):
+            suspects.append(piece.start)
 
     _run(work, g, d, N)
     return gradient, by_map

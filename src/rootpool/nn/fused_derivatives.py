@@ -29,7 +29,13 @@ import torch
 from torch import Tensor
 
 from rootpool.linalg import from_triangle, to_triangle, triangle_size, triangle_weights
-from rootpool.linalg.checks import check_range, checked_like_forward, is_plain, is_watched
+from rootpool.linalg.checks import (
+    check_range,
+    checked_like_forward,
+    is_plain,
+    is_watched,
+    may_check,
+)
 from rootpool.linalg.differentiation import (
     Differentiable,
     Held,
@@ -60,10 +66,11 @@ def _pull(g: Tensor, factors: Factors, method: SpectralRoot | str) -> Tensor:
     """The gradient of the features for the gradient of their root."""
     W, K, s = factors
     if isinstance(method, SpectralRoot) and is_plain(g):
-        gradient = root_gradient(g, W, K, s, method)[0]
-        check_range(
-            gradient, "the gradient of covariance_pool", g, item="features", advice=GRADIENT_ADVICE
-        )
+        suspects: list[int] | None = [] if may_check(g) else None
+        gradient = root_gradient(g, W, K, s, method, suspects=suspects)[0]
+        if suspects:
+            what = "the gradient of covariance_pool"
+            check_range(gradient, what, g, item="features", advice=GRADIENT_ADVICE)
         return gradient
     if isinstance(method, str) or torch.compiler.is_compiling():
         traced: Tensor = backward_op(g, W, K, s, encoded(method))
