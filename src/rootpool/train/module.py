@@ -154,7 +154,10 @@ class PooledTraining(pl.LightningModule):
         part = batch_idx % self.trainer.accumulate_grad_batches
         counters = (self.hparams["seed"], self.global_step, self.global_rank, part)
         self.step_seed = derive_seed(*(counters if part else counters[:-1]))
-        torch.manual_seed(self.step_seed)
+        if torch.accelerator.is_available():
+            torch.manual_seed(self.step_seed)
+        else:  # without one, that function keeps a traceback for each call, for the day that it appears
+            torch.default_generator.manual_seed(self.step_seed)
         # Noted here, because Lightning steps the schedule before it tells us that the epoch has ended.
         self._rate = self.trainer.optimizers[0].param_groups[-1]["lr"]
 

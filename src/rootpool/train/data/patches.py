@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
-from torchvision.transforms import v2
 
 from .photographs import PHOTOGRAPHS
 from .splits import ImageSplits, TensorImages, Transform
@@ -44,11 +43,24 @@ def photo_patches(seed: int = 0) -> ImageSplits:
     """
     train, val = draw_patches(seed)
     return ImageSplits(
-        train=_images(train, v2.Compose([v2.RandomCrop(CROP), v2.RandomHorizontalFlip()])),
-        val=_images(val, v2.CenterCrop(CROP)),
+        train=_images(train, _random_crop),
+        val=_images(val, _centre_crop),
         classes=tuple(photo.name for photo in PHOTOGRAPHS),
         name=PHOTO_PATCHES,
     )
+
+
+# Plain slices, which take a tenth of the time of torchvision's transforms: a sixth of a training was theirs.
+def _random_crop(patch: Tensor) -> Tensor:
+    places = PATCH - CROP + 1
+    y, x, flipped = (int(torch.randint(n, ())) for n in (places, places, 2))
+    crop = patch[..., y : y + CROP, x : x + CROP]
+    return crop.flip(-1) if flipped else crop
+
+
+def _centre_crop(patch: Tensor) -> Tensor:
+    edge = (PATCH - CROP) // 2
+    return patch[..., edge : edge + CROP, edge : edge + CROP]
 
 
 def draw_patches(seed: int) -> tuple[Tensor, Tensor]:
