@@ -13,9 +13,10 @@ from rootpool.report.plots import speed_bars
 ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "benchmarks" / "results" / "pooling.md"
 SHAPE = "ResNet, 224 px (128, 256, 49)"
-# Ours in float32 is left out: that would be another comparison.
+# Ours in other precisions are left out: that would be another comparison.
 NOT_CONTESTANTS = (
     "Mflop",
+    "rootpool exact, float64",
     "rootpool exact, float32",
     "own products + LAPACK",
     "the same, in cache",

@@ -10,8 +10,12 @@ from rootpool.nn import CovariancePool, Whitening, covariance_pool, precision
 
 def test_float64_is_the_default_where_there_is_one():
     X = torch.randn(2, 4, 9, generator=torch.Generator().manual_seed(0))
-    assert torch.equal(covariance_pool(X), covariance_pool(X, compute_dtype=torch.float64))
-    assert not torch.equal(covariance_pool(X), covariance_pool(X, compute_dtype=torch.float32))
+    for features, method in ((X.double(), "exact"), (X, "svd-pade")):
+        default = covariance_pool(features, method)
+        assert torch.equal(default, covariance_pool(features, method, compute_dtype=torch.float64))
+        assert not torch.equal(
+            default, covariance_pool(features, method, compute_dtype=torch.float32)
+        )
     assert CovariancePool(4).working_dtype(torch.device("cpu")) == torch.float64
 
 

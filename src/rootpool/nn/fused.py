@@ -7,6 +7,13 @@ The mean is a null vector of that matrix; a Householder reflection takes it out 
 N - 1 positions. The backward needs W, ``K = diag(s^{-1/2}) V^T / sqrt(N)`` (centred) and s;
 its derivation is in :mod:`rootpool.nn.spectral_roots`.
 
+Squaring the features squares their condition, so the Gram matrix, its eigenproblem and the products that
+end in a W or a K take twice the digits. Their columns are then right to the digits of the features, and
+every other product, forward and backward, can be taken in those: W and K may be *kept* in the dtype of
+the features. Because the range of float32 is small, they are kept in a unit of their own then, on which the
+gradient does not depend: :math:`W / \rho`, :math:`\rho K` and :math:`s / \rho^2` with a power of two
+:math:`\rho` (:func:`unit_of`), which the singular values, kept as they are, remember.
+
 On CPUs a thread takes a few images at a time through all steps, so that what one step writes is still
 in the cache for the next. The batch is cut by its shape alone, whatever the number of threads. On other
 devices everything stays in the calling thread, and so on its current stream.
@@ -45,8 +52,10 @@ __all__ = [
     "decoded",
     "encoded",
     "forward_op",
+    "own_units",
     "root",
     "root_gradient",
+    "unit_of",
 ]
 
 
@@ -54,7 +63,21 @@ __all__ = [
 # A few images at a time
 
 
-def _decompose(X: Tensor, dtype: torch.dtype, floor: float) -> tuple[Tensor, Tensor, Tensor]:
+def unit_of(s: Tensor) -> Tensor:
+    """A power of two near the root of the largest singular value, ``(b, 1)``."""
+    if s.shape[1] == 0:  # one position
+        return s.new_ones(len(s), 1)
+    return torch.exp2((torch.frexp(s[:, -1:]).exponent / 2).floor().to(s.dtype))
+
+
+def own_units(s: Tensor, W: Tensor) -> Tensor:
+    """The singular values in the unit of W, and in its dtype."""
+    return s if s.dtype == W.dtype else (s / unit_of(s).square()).to(W.dtype)
+
+
+def _decompose(
+    X: Tensor, dtype: torch.dtype, kept: torch.dtype, floor: float
+) -> tuple[Tensor, Tensor, Tensor]:
     """``W`` ``(b, d, r)``, ``K`` ``(b, r, N)`` and singular values ``(b, r)`` of some features.
 
     Those whose square is at round-off level or below ``floor`` come back as zeros, with zeros in W
@@ -82,20 +105,25 @@ def _decompose(X: Tensor, dtype: torch.dtype, floor: float) -> tuple[Tensor, Ten
     lam = torch.where(keep, lam, 0)
     s = lam.sqrt()
     inverse_root = torch.where(lam > 0, s, torch.inf).rsqrt_()
+    singular = s * root_scale**2
+    if kept != dtype:  # W and K in units of their own: Y stays as it is
+        root_scale = 1 / unit_of(s)
     if thin:
         right = V * (inverse_root / root_scale / math.sqrt(N)).unsqueeze(-2)
         W = torch.bmm(Y, right)
         if isinstance(root_scale, Tensor):
             W *= root_scale.square().unsqueeze(-1)
-        K = right.new_empty(right.shape[0], N - 1, N)  # the reflection, transposed, on the right
+        W = W.to(kept)
+        # The reflection, transposed, on the right.
+        K = right.new_empty(right.shape[0], N - 1, N, dtype=kept)
         total = right.sum(1)
         torch.sub(right.mT, (total * k).unsqueeze(-1), out=K[:, :, 1:])
         K[:, :, 0] = total * (k * (N - 1) - 1)
     else:
-        W = V * (s.sqrt() * root_scale).unsqueeze(-2)
+        W = (V * (s.sqrt() * root_scale).unsqueeze(-2)).to(kept)
         right = V * (inverse_root.square() * inverse_root / root_scale / N).unsqueeze(-2)
-        K = torch.bmm(right.mT, Y)
-    return W, K, s * root_scale**2
+        K = torch.bmm(right.mT, Y).to(kept)
+    return W, K, singular
 
 
 def _normalise(Y: Tensor) -> Tensor | float:
@@ -127,6 +155,8 @@ def _normalise(Y: Tensor) -> Tensor | float:
 
 def _write_root(method: SpectralRoot, W: Tensor, s: Tensor, out: Tensor) -> None:
     """``out <- W diag(shares) W^T + base I``, or its triangle."""
+    if W.dtype != s.dtype:
+        W, s = W * unit_of(s).to(W.dtype).unsqueeze(-1), s.to(W.dtype)
     base, share = method.base(s), method.shares(s)
     shifted = (
         isinstance(base, Tensor) or base != 0
@@ -153,6 +183,7 @@ def _gradients(
     method: SpectralRoot, g: Tensor, W: Tensor, K: Tensor, s: Tensor, parameters: int
 ) -> tuple[Tensor, Tensor]:
     """Gradients to the features ``(b, d, N)`` and, for each map, to the parameters ``(b, k)``."""
+    s = own_units(s, W)
     T = torch.bmm((g + g.mT).to(W.dtype), W) if g.dim() == 3 else unpack_times(g, W)
     Z = torch.bmm(W.mT, T)
     by_map = s.new_empty(len(s), 0)
@@ -200,26 +231,44 @@ def _check_finite(X: Tensor, first: int) -> None:
             )
 
 
-def allocate(X: Tensor, dtype: torch.dtype, output: str, save: bool) -> tuple[Tensor, ...]:
+def allocate(
+    X: Tensor, dtype: torch.dtype, kept: torch.dtype, output: str, save: bool
+) -> tuple[Tensor, ...]:
     """The result, and what the backward needs: W, K and the singular values."""
     B, d, N = X.shape
     r = N - 1 if d >= N else d
     out = X.new_empty(B, d, d) if output == "matrix" else X.new_empty(B, triangle_size(d))
     sizes = ((d, r), (r, N), (r,)) if save else ((0,), (0,), (0,))
-    return out, *(X.new_empty(B, *size, dtype=dtype) for size in sizes)
+    dtypes = (kept, kept, dtype)
+    return out, *(X.new_empty(B, *z, dtype=t) for z, t in zip(sizes, dtypes, strict=True))
 
 
 def root(
-    X: Tensor, method: SpectralRoot, dtype: torch.dtype, output: str, save: bool
+    X: Tensor,
+    method: SpectralRoot,
+    dtype: torch.dtype,
+    kept: torch.dtype,
+    output: str,
+    save: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The roots of the covariances of features ``(B, C, N)``; if asked, W, K and singular values."""
+    """The roots of the covariances of features ``(B, C, N)``; if asked, W, K and singular values.
+
+    Args:
+        X: features.
+        method: a spectral root.
+        dtype: of the decomposition.
+        kept: of W, K and the products with them; another one is for methods that are ``homogeneous`` and
+            have no floor.
+        output: ``"triangle"`` or ``"matrix"``.
+        save: whether a gradient will be asked for.
+    """
     X = X.detach()
-    out, W, K, s = allocate(X, dtype, output, save)
+    out, W, K, s = allocate(X, dtype, kept, output, save)
 
     def work(piece: slice) -> None:
         part = X[piece]
         _check_finite(part, piece.start)
-        factors = _decompose(part, dtype, method.gradient_floor(dtype))
+        factors = _decompose(part, dtype, kept, method.gradient_floor(dtype))
         _write_root(method, factors[0], factors[2], out[piece])
         if save:
             for target, factor in zip((W, K, s), factors, strict=True):
@@ -307,10 +356,10 @@ def decoded(text: str) -> SpectralRoot:
 
 @torch.library.custom_op("rootpool::covariance_root", mutates_args=())
 def forward_op(
-    X: Tensor, method: str, dtype: torch.dtype, output: str, save: bool
+    X: Tensor, method: str, dtype: torch.dtype, kept: torch.dtype, output: str, save: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """:func:`root` for tracers."""
-    return root(X, decoded(method), dtype, output, save)
+    return root(X, decoded(method), dtype, kept, output, save)
 
 
 @torch.library.custom_op("rootpool::covariance_root_backward", mutates_args=())
@@ -320,8 +369,10 @@ def backward_op(g: Tensor, W: Tensor, K: Tensor, s: Tensor, method: str) -> Tens
 
 
 @forward_op.register_fake
-def _(X: Tensor, method: str, dtype: torch.dtype, output: str, save: bool) -> tuple[Tensor, ...]:
-    return allocate(X, dtype, output, save)
+def _(
+    X: Tensor, method: str, dtype: torch.dtype, kept: torch.dtype, output: str, save: bool
+) -> tuple[Tensor, ...]:
+    return allocate(X, dtype, kept, output, save)
 
 
 @backward_op.register_fake

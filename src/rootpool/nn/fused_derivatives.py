@@ -50,7 +50,7 @@ from rootpool.linalg.restricted import OnRange
 from rootpool.linalg.scalar import FUNCTIONS
 
 from .covariance import GRADIENT_ADVICE
-from .fused import backward_op, encoded, forward_op, root, root_gradient
+from .fused import backward_op, encoded, forward_op, own_units, root, root_gradient
 from .spectral_roots import SpectralRoot
 
 __all__ = ["fused_root"]
@@ -79,7 +79,7 @@ def _pull(g: Tensor, factors: Factors, method: SpectralRoot | str) -> Tensor:
     twice = g + g.mT if g.dim() == 3 else from_triangle(g)
     if g.dim() == 2:
         twice = twice + torch.diag_embed(twice.diagonal(dim1=1, dim2=2))
-    T = twice.to(W.dtype) @ W
+    T, s = twice.to(W.dtype) @ W, own_units(s, W)
     inner, columns = method.inner(s, W.mT @ T)
     T = T if columns is None else T * columns.unsqueeze(-2)
     return ((T + W @ inner) @ K).to(g.dtype)
@@ -88,7 +88,7 @@ def _pull(g: Tensor, factors: Factors, method: SpectralRoot | str) -> Tensor:
 def _push(H: Tensor, factors: Factors, method: SpectralRoot, output: str) -> Tensor:
     """The change of the root for a change of the features: the transpose of :func:`_pull`."""
     W, K, s = factors
-    T = H.to(W.dtype) @ K.mT
+    T, s = H.to(W.dtype) @ K.mT, own_units(s, W)
     F = W.mT @ T
     columns = method.inner(s, torch.zeros_like(F))[1]
     (inner,) = torch.func.vjp(lambda Z: method.inner(s, Z)[0], torch.zeros_like(F))[1](F)
@@ -115,8 +115,8 @@ def _second(factors: Factors, a: Tensor, H: Tensor, output: str, *, of_root: boo
     P the matrix under the root, :math:`\mathrm{pull} = \frac2N (S X f(P) + X\, df[C])` for N <= d and
     :math:`\frac2N\, df[S] X` for N > d.
     """
-    W, K, s = factors
-    dtype, a, H = a.dtype, a.to(W.dtype), H.to(W.dtype)
+    W, K, s = (factor.to(factors[2].dtype) for factor in factors)
+    dtype, a, H = a.dtype, a.to(s.dtype), H.to(s.dtype)
     X = K.shape[-1] * (W * s.unsqueeze(-2)) @ K  # centred
     # The root of a multiple is a multiple of the root. In this unit squares do not overflow.
     unit = X.abs().flatten(1).amax(1)[:, None, None]
@@ -218,17 +218,21 @@ class _Root(_Batchwise):
 
     @staticmethod
     def forward(
-        X: Tensor, method: SpectralRoot | str, dtype: torch.dtype, output: str
+        X: Tensor,
+        method: SpectralRoot | str,
+        dtype: torch.dtype,
+        kept: torch.dtype,
+        output: str,
     ) -> tuple[Tensor, ...]:
         if isinstance(method, SpectralRoot) and is_plain(X):
-            results = root(X, method, dtype, output, True)
+            results = root(X, method, dtype, kept, output, True)
         else:
-            results = forward_op(X, encoded(method), dtype, output, True)
+            results = forward_op(X, encoded(method), dtype, kept, output, True)
         return *results, stand_in(X)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        _, ctx.method, _, ctx.output = inputs
+        _, ctx.method, *_, ctx.output = inputs
         _, *factors, link = output
         ctx.mark_non_differentiable(*factors)
         remember(ctx, link, *factors)
@@ -239,7 +243,7 @@ class _Root(_Batchwise):
         g_link = rest[-1]
         if g is not None:
             g_link = add(g_link, _linear(ctx, ctx.saved_tensors, g, to_root=False))
-        return g_link, None, None, None
+        return g_link, None, None, None, None
 
     @staticmethod
     def tangent(ctx: Any, saved: Any, dX: Tensor, *_: None) -> tuple[Tensor | None, ...]:
@@ -378,20 +382,23 @@ class _Second(_Batchwise):
     tangent = backward
 
 
-def fused_root(X: Tensor, method: SpectralRoot, dtype: torch.dtype, output: str) -> Tensor:
+def fused_root(
+    X: Tensor, method: SpectralRoot, dtype: torch.dtype, kept: torch.dtype, output: str
+) -> Tensor:
     """Roots of the covariances of features ``(B, C, N)``, with their derivatives to the features.
 
     Args:
         X: features with at least one channel and one position.
         method: any spectral root; under tracers it must be registered.
-        dtype: what to compute in.
+        dtype: what to decompose in.
+        kept: of the factors, and of the products with them.
         output: ``"triangle"`` or ``"matrix"``.
     """
     if is_plain(X) and not is_watched(X):
-        return root(X, method, dtype, output, False)[0]
+        return root(X, method, dtype, kept, output, False)[0]
     described = encoded(method) if torch.compiler.is_compiling() else method
     if not is_watched(X):  # what torch.jit.trace writes down: the operator
-        traced: Tensor = forward_op(X, encoded(method), dtype, output, False)[0]
+        traced: Tensor = forward_op(X, encoded(method), dtype, kept, output, False)[0]
         return traced
-    result: Tensor = apply(_Root, X, described, dtype, output)[0]
+    result: Tensor = apply(_Root, X, described, dtype, kept, output)[0]
     return result

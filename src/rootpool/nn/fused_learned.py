@@ -26,7 +26,7 @@ __all__ = ["learned_root"]
 def _forward(
     X: Tensor, theta: Tensor, method: SpectralRoot, dtype: torch.dtype, output: str, save: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    return root(X, method.at(theta.detach().to(dtype)), dtype, output, save)
+    return root(X, method.at(theta.detach().to(dtype)), dtype, dtype, output, save)
 
 
 def _backward(
@@ -59,7 +59,7 @@ def _backward_op(
 def _(
     X: Tensor, theta: Tensor, method: str, dtype: torch.dtype, output: str, save: bool
 ) -> tuple[Tensor, ...]:
-    return allocate(X, dtype, output, save)
+    return allocate(X, dtype, dtype, output, save)
 
 
 @_backward_op.register_fake

@@ -17,7 +17,7 @@ from .fused import check_traceable
 from .fused_derivatives import fused_root
 from .fused_learned import learned_root
 from .method import Method
-from .precision import check_compute_dtype, working_dtype
+from .precision import check_compute_dtype, kept_dtype, working_dtype
 from .registry import resolve_method
 from .scaling import Scaling
 from .spectral_roots import SpectralRoot
@@ -53,7 +53,9 @@ def covariance_pool(
         compute_dtype: the precision of covariance and normalisation: float64, as in the paper, or
             float32 for half the time. None is float64 where the device has it, and float32 elsewhere
             (MPS), with a warning. Singular values below the square root of the precision (1e-7 or 1e-3
-            of the largest) count as zeros.
+            of the largest) count as zeros. With None, ``"exact"`` also takes only those products in
+            float64 that need it, and the others in the dtype of the features: result and gradient are
+            right to the digits of that.
         output: ``"triangle"``, ``(B, C (C + 1) / 2)`` in row-major order; ``"isometric"``, the
             same with off-diagonal entries times the root of 2, so that inner products are those of the
             matrices; or ``"matrix"``.
@@ -113,7 +115,8 @@ def _pool(
         if root is not None and len(parameters):
             Q = learned_root(X, root, dtype, form, parameters.to(X.device))
         elif root is not None:
-            Q = fused_root(X, root, dtype, form)
+            kept = kept_dtype(compute_dtype, dtype, X.dtype) if root.narrow else dtype
+            Q = fused_root(X, root, dtype, kept, form)
         else:
             tuned = method.at(parameters.to(X.device, dtype)) if len(parameters) else method
             Q = tuned(covariance(widened(X, dtype), centred=method.centred))

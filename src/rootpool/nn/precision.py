@@ -7,7 +7,7 @@ import warnings
 
 import torch
 
-__all__ = ["check_compute_dtype", "working_dtype"]
+__all__ = ["check_compute_dtype", "kept_dtype", "working_dtype"]
 
 WITHOUT_FLOAT64 = frozenset({"mps"})  # Apple's GPUs
 
@@ -32,6 +32,21 @@ def working_dtype(compute_dtype: torch.dtype | None, device: torch.device) -> to
         return torch.float64
     _notice(device.type)
     return torch.float32
+
+
+def kept_dtype(
+    compute_dtype: torch.dtype | None, working: torch.dtype, features: torch.dtype
+) -> torch.dtype:
+    """By default what is kept of a decomposition has the digits of the features, and no more.
+
+    >>> kept_dtype(None, torch.float64, torch.float32), kept_dtype(None, torch.float64, torch.half)
+    (torch.float32, torch.float32)
+    >>> kept_dtype(torch.float64, torch.float64, torch.float32)
+    torch.float64
+    """
+    if compute_dtype is not None:
+        return working
+    return torch.promote_types(features, torch.float32)
 
 
 @functools.cache

@@ -44,11 +44,14 @@ class SpectralRoot(Method):
 
     ``twice`` says whether that gradient is the derivative of the root itself, so that it can be
     differentiated again. ``homogeneous`` says whether the result scales as the features do (but for the
-    floor). ``inner`` has to be linear in ``Z``.
+    floor). ``narrow`` says whether the digits of the features are enough for all that follows the
+    decomposition; the method must be homogeneous then, and without a floor. ``inner`` has to be linear in
+    ``Z``.
     """
 
     twice: ClassVar[bool] = False
     homogeneous: ClassVar[bool] = True
+    narrow: ClassVar[bool] = False
 
     def floor(self, dtype: torch.dtype) -> float:
         """Eigenvalues below are raised to this: ``eps``, as in the paper."""
@@ -142,6 +145,7 @@ class Exact(SpectralRoot):
     source: ClassVar[str] = "ours"
     use: ClassVar[str] = "the default"
     twice: ClassVar[bool] = True
+    narrow: ClassVar[bool] = True
 
     def floor(self, dtype: torch.dtype) -> float:
         return 0.0
