@@ -117,7 +117,8 @@ def _second(factors: Factors, a: Tensor, H: Tensor, output: str, *, of_root: boo
     """
     W, K, s = (factor.to(factors[2].dtype) for factor in factors)
     dtype, a, H = a.dtype, a.to(s.dtype), H.to(s.dtype)
-    X = K.shape[-1] * (W * s.unsqueeze(-2)) @ K  # centred
+    # Centred; where W and K are kept in float32, it is as if the features had been rounded once more.
+    X = K.shape[-1] * (W * s.unsqueeze(-2)) @ K
     # The root of a multiple is a multiple of the root. In this unit squares do not overflow.
     unit = X.abs().flatten(1).amax(1)[:, None, None]
     unit = torch.where(unit == 0, 1, unit)
