@@ -4,12 +4,16 @@ Claims: for float32 features the default is as right as their digits allow, at e
 faster than float64 throughout, and keeps half as much for the backward. Float32 throughout is faster still,
 and loses singular values below a thousandth of the largest.
 
-    python benchmarks/precision.py    both tables (a minute)
+    python benchmarks/precision.py                      errors, time and memory (a minute)
+    python benchmarks/precision.py --train --seeds 5    also errors of the two miniature networks (minutes)
 """
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable
+from dataclasses import replace
+from statistics import fmean, stdev
 
 import torch
 from pooling import SHAPES, inputs, step
@@ -103,7 +107,54 @@ def saved(run: Callable[[Tensor], Tensor], X: Tensor) -> int:
     return sum(kept.values())
 
 
-if __name__ == "__main__":
+def training(seeds: int, folder: str) -> None:
+    """Final errors of the miniature networks, and paired differences to float64 throughout."""
+    from rootpool.analysis.statistics import compare, show_p
+    from rootpool.paper.plan import Plan
+    from rootpool.recipes import STANDALONE, merge
+    from rootpool.train.study import run_trials
+
+    rows = []
+    for family in ("patches", "patches-norm"):
+        trials = [
+            replace(trial, label=name, config=merge(trial.config, _computing_in(name)))
+            for name in PRECISIONS
+            for trial in Plan(family, seeds=seeds).trials(["exact"], [STANDALONE])
+        ]
+        results = run_trials(trials, folder)
+        ends = [
+            {"run": r["label"], "seed": r["seed"], "val_error": r["curves"][-1]["val_error"]}
+            for r in results
+        ]
+        for name in PRECISIONS:
+            errors = [end["val_error"] for end in ends if end["run"] == name]
+            row = [family, name, f"{fmean(errors):.2f} ± {stdev(errors):.2f}", "–", "–"]
+            if name != "float64":
+                (found,) = compare(ends, [(name, "float64")])
+                d = found.difference
+                half = 0.0 if d.low is None or d.high is None else (d.high - d.low) / 2
+                row[3:] = [f"{d.mean:+.2f} ± {half:.2f}", show_p(d.p_value).removeprefix("= ")]
+            rows.append(row)
+    print(f"\n\nValidation error of the miniature networks in percent, {seeds} seeds\n")
+    print(table(["network", "precision", "error", "against float64, 95 %", "p"], rows))
+
+
+def _computing_in(name: str) -> dict[str, dict[str, str]]:
+    return {} if PRECISIONS[name] is None else {"model": {"compute_dtype": name}}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--train", action="store_true", help="train the miniature networks, too")
+    parser.add_argument("--seeds", type=int, default=5, help="of the trainings")
+    parser.add_argument("--runs", default="runs/precision", help="folder of the trainings")
+    arguments = parser.parse_args()
     print(machine(), end="\n\n\n")
     accuracy()
     cost()
+    if arguments.train:
+        training(arguments.seeds, arguments.runs)
+
+
+if __name__ == "__main__":
+    main()
