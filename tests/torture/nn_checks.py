@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from dataclasses import dataclass
@@ -322,6 +323,20 @@ def exact_gradient(
     return where(~doubtful & ~blunt, figures)
 
 
+def narrow_gradient(
+    batch: FeatureBatch, outputs: Outputs, upstream: Upstream, g: Tensor
+) -> Figures:
+    """Also within roundings of the features of what float64 throughout gives, at every condition."""
+    X = batch.input.detach().requires_grad_()
+    Q = pool("exact", torch.float64, batch, X)[0]
+    (expected,) = torch.autograd.grad(Q, X, upstream[0].to(Q.dtype))
+    scale = batch.n * batch.eps * size(expected.double())
+    return {
+        **exact_gradient(torch.float64, batch, outputs, upstream, g),
+        "|g - g in float64|": ratio(g.double() - expected.double(), scale),
+    }
+
+
 def schulz_gradient(
     iterations: int,
     drops: bool,
@@ -421,7 +436,7 @@ def where_in_range(measure: object, compute: torch.dtype) -> object:
 OUTPUTS = ("matrix", "triangle", "isometric")
 
 
-def pool(method: object, compute: torch.dtype, batch: FeatureBatch, X: Tensor) -> Outputs:
+def pool(method: object, compute: torch.dtype | None, batch: FeatureBatch, X: Tensor) -> Outputs:
     """The pooled matrix by way of each form of the output in turn."""
     output = OUTPUTS[batch.d % 3]
     if method == "gap":
@@ -456,6 +471,14 @@ def spectral(name: str, compute: torch.dtype) -> Check:
         functools.partial(ends_of_range, compute),
         applies=functools.partial(fits, compute),
         company=name in ("exact", "svd-taylor"),
+    )
+
+
+def by_default(name: str) -> Check:
+    """Decomposed in float64, the rest in the dtype of the features: right to the digits of those."""
+    check = spectral(name, torch.float64)
+    return dataclasses.replace(
+        check, call=functools.partial(pool, name, None), gradient=narrow_gradient
     )
 
 
@@ -586,6 +609,7 @@ FEATURE_CHECKS = {
         for name in SPECTRAL
         for suffix, compute in COMPUTE.items()
     },
+    **{f"{name} by default": by_default(name) for name in SPECTRAL if METHODS[name].narrow},
     **{
         name + suffix: through_covariance(name, compute)
         for name in (*(name for name in METHODS if name not in SPECTRAL), "gap")
