@@ -15,7 +15,7 @@ LINALG_PATHS := $(wildcard tests/linalg src/rootpool/linalg)
 CORE_PATHS := $(LINALG_PATHS) $(wildcard tests/nn src/rootpool/nn tests/cli/test_doctor.py)
 CHECK_PATHS := $(CORE_PATHS) $(filter-out tests/cli/test_doctor.py,$(wildcard tests/cli/*.py)) src/rootpool/cli
 # One process per core with one thread each; `make core` and `make portable` run the numerics with all threads.
-PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest -q --numprocesses auto --maxprocesses 8 --dist worksteal
+PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest -q --durations 15 --numprocesses auto --maxprocesses 8 --dist worksteal
 
 SEEDS ?= 20
 SHARED = --seeds $(SEEDS) --runs runs/record
