@@ -325,8 +325,8 @@ class Degenerate(_GapRule):
             numbers = values.tolist()
             level = max(tolerance * max(map(abs, numbers), default=0), smallest)
             return any(abs(a - b) <= level for a, b in pairwise(numbers))
-        level = (tolerance * _size(values)[..., 0]).clamp_min(smallest)
-        return bool((values.diff(dim=-1).abs() <= level).any())
+        levels = (tolerance * _size(values)[..., 0]).clamp_min(smallest)
+        return bool((values.diff(dim=-1).abs() <= levels).any())
 
     def inspect(self, kernel: Tensor, coupling: Tensor, slopes: Tensor | None) -> None:
         pairs = kernel.numel() - math.prod(kernel.shape[:-1])
