@@ -37,7 +37,7 @@ from .decompose import eigh_forward
 from .differentiation import Differentiable, apply, hermitian_part, remember
 from .jacobi import is_tiny
 from .parallel import count_pieces
-from .precision import without_autocast
+from .precision import is_inside_autocast, without_autocast
 from .rules import Degenerate, Rule, resolve_rule, rotation
 
 __all__ = ["EighResult", "eigh"]
@@ -149,7 +149,9 @@ def _by_torch(A: Tensor, rule: Degenerate) -> EighResult | None:
     That is so without ties. None where there are some, where Jacobi or several threads are faster, where
     values cannot be looked at, and where something is wrong: others know what to do then.
     """
-    left_alone = is_plain(A) and not within_dual_level() and checks_enabled()
+    # Inside autocast the backward of torch would multiply in half precision.
+    left_alone = is_plain(A) and not (within_dual_level() or is_inside_autocast())
+    left_alone = left_alone and checks_enabled()
     if not left_alone or A.is_complex() or A.numel() == 0 or not is_finite(A.detach()):
         return None
     *lead, n, _ = A.shape
