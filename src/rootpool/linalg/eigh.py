@@ -162,5 +162,5 @@ def _by_torch(A: Tensor, rule: Degenerate) -> EighResult | None:
     except LinAlgError:
         return None
     values, vectors = lam.detach(), U.detach()
-    broken = not is_finite(values, vectors) or rule.has_ties(values)
-    return None if broken else EighResult(lam, U)
+    fine = is_finite(values, vectors) and rule.tells_apart(values)
+    return EighResult(lam, U) if fine else None

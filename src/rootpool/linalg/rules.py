@@ -309,24 +309,26 @@ class Degenerate(_GapRule):
         return gap.abs() <= self._tolerance(eigenvalues) * _size(eigenvalues)
 
     def __call__(self, eigenvalues: Tensor) -> Tensor:
-        if not may_check(eigenvalues) or self.has_ties(eigenvalues.detach()):
+        if not may_check(eigenvalues) or not self.tells_apart(eigenvalues.detach()):
             return super().__call__(eigenvalues)
         gap = eigenvalues.unsqueeze(-1) - eigenvalues.unsqueeze(-2)
         gap.diagonal(dim1=-2, dim2=-1).fill_(torch.inf)
         return gap.reciprocal()
 
-    def has_ties(self, values: Tensor) -> bool:
-        """Whether sorted values ``(..., n)`` have a pair for which :meth:`is_tie` may be true.
+    def tells_apart(self, values: Tensor) -> bool:
+        """Whether values ``(..., n)`` are sorted and no pair is a tie, nor its reciprocal beyond the range.
 
-        Also where the reciprocal of a gap might overflow. For values that can be looked at.
+        For values that can be looked at.
         """
         tolerance, smallest = self._tolerance(values), 4 * torch.finfo(values.dtype).tiny
         if values.dim() == 1:  # numbers of Python take less time than operators
             numbers = values.tolist()
             level = max(tolerance * max(map(abs, numbers), default=0), smallest)
-            return any(abs(a - b) <= level for a, b in pairwise(numbers))
+            steps = [b - a for a, b in pairwise(numbers)]
+            return all(x > level for x in steps) or all(x < -level for x in steps)
         levels = (tolerance * _size(values)[..., 0]).clamp_min(smallest)
-        return bool((values.diff(dim=-1).abs() <= levels).any())
+        gaps = values.diff(dim=-1)
+        return bool((gaps > levels).all()) or bool((gaps < -levels).all())
 
     def inspect(self, kernel: Tensor, coupling: Tensor, slopes: Tensor | None) -> None:
         pairs = kernel.numel() - math.prod(kernel.shape[:-1])
