@@ -161,6 +161,5 @@ def _by_torch(A: Tensor, rule: Degenerate) -> EighResult | None:
         lam, U = torch.linalg.eigh(A)
     except LinAlgError:
         return None
-    values, vectors = lam.detach(), U.detach()
-    fine = is_finite(values, vectors) and rule.tells_apart(values)
+    fine = rule.tells_apart(lam.detach()) and is_finite(U.detach())
     return EighResult(lam, U) if fine else None

@@ -318,7 +318,7 @@ class Degenerate(_GapRule):
     def tells_apart(self, values: Tensor) -> bool:
         """Whether values ``(..., n)`` are sorted and no pair is a tie, nor its reciprocal beyond the range.
 
-        For values that can be looked at.
+        False if they are not finite. For values that can be looked at.
         """
         tolerance, smallest = self._tolerance(values), 4 * torch.finfo(values.dtype).tiny
         if values.dim() == 1:  # numbers of Python take less time than operators
