@@ -249,12 +249,15 @@ def two_covariances(batch: MatrixBatch, A: Tensor) -> Outputs:
 
 
 def bures_value(batch: MatrixBatch, outputs: Outputs) -> Figures:
+    """Eigenvalues near zero are felt by their roots: rounding of A moves d2 by the root of that."""
     A, B = batch.R, batch.R.flip(-2, -1)
     nuclear = torch.linalg.svdvals(factor(A) @ factor(B)).sum(-1)
     total = (A + B).diagonal(dim1=-2, dim2=-1).sum(-1)
     d2 = back(batch, outputs[0], 1)[:, 0]
+    condition = (batch.top / torch.maximum(batch.lam[:, 0], batch.level)).sqrt().clamp_min(1)
+    scale = unit(batch, size(A)) * batch.n * condition
     return {
-        "d2 - traces": ratio(numbers(d2 - (total - 2 * nuclear)), unit(batch, size(A)) * batch.n),
+        "d2 - traces": ratio(numbers(d2 - (total - 2 * nuclear)), scale),
         "d2 >= 0": torch.where(d2 >= 0, 0.0, torch.inf),
     }
 
