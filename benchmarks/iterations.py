@@ -236,8 +236,9 @@ polynomial and three for a quintic one; three and four for coupled roots.
 Once there are products enough to converge at all, the quintic minimax polynomials are ahead at
 equal cost, by orders of magnitude where the condition number is large. With few products they are
 not: they spread their error over all eigenvalues, where Newton-Schulz has the large ones right
-first. They are `newton_schulz(A, Minimax(steps, lower))`. For inverse roots other than the square
-root, and wherever LAPACK is at hand, an eigendecomposition
+first. They are `newton_schulz(A, Minimax(steps, lower))`, and the method `minimax` of pooling layers,
+which `rootpool export` puts in the place of a decomposition. For inverse roots other than the
+square root, and wherever LAPACK is at hand, an eigendecomposition
 ([`inverse_root`][rootpool.linalg.inverse_root]) is exact whatever the condition number.
 """
 

@@ -174,6 +174,7 @@ FUNCTIONS: dict[str, Row] = {
     "covariance_pool('exact')": pooling("exact"),
     "covariance_pool('svd-pade')": pooling("svd-pade", gradgrad=ONCE, hessian=ONCE),
     "covariance_pool('isqrt-cov')": pooling("isqrt-cov"),
+    "covariance_pool('minimax')": pooling("minimax"),
     "covariance_pool('log')": pooling("log"),
     "covariance_pool('learned-power')": learned("learned-power"),
     "covariance_pool('learned-mixture')": learned("learned-mixture"),

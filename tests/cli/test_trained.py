@@ -120,7 +120,7 @@ def test_an_exported_run_has_its_size_and_labels_and_computes_the_same(
     assert run("export", colours / "run", "--output", path) == 0
     out = capsys.readouterr().out
     assert "images of 3 x 64 x 64 to 3 classes" in out
-    assert "isqrt-cov (matrix products) instead of exact" in out
+    assert "minimax (matrix products) instead of exact" in out
     images = torch.randn(5, 3, 64, 64, generator=torch.Generator().manual_seed(0))
     model = load_run(colours / "run").module
     assert model.model.backbone.input_size == (3, 64, 64)  # what export_onnx takes by itself

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import matrices
-from matrices import symmetric
+from matrices import relative_error, symmetric
 from rootpool.linalg import (
     Degenerate,
     Lorentzian,
@@ -14,6 +14,7 @@ from rootpool.linalg import (
     Taylor,
     Truncated,
     eigh,
+    skip_checks,
     svd,
 )
 from tolerances import assert_same_to_rounding
@@ -191,3 +192,24 @@ def test_gradients_of_vectors_beyond_the_range_are_an_error(decompose):
         torch.linalg.LinAlgError, match=rf"the gradient of {decompose.__name__} at A\[0\] is beyond"
     ):
         (vectors * matrices.random(6, 6)).sum().backward()
+
+
+@pytest.mark.parametrize("dtype", matrices.DTYPES)
+@pytest.mark.parametrize("shape", [(5, 5), (3, 5, 5), (40, 40)])
+def test_without_ties_the_default_is_the_ordinary_derivative(shape, dtype):
+    """Small batches take torch's, which knows no rules; others take ours."""
+    A = matrices.random_symmetric(*shape, dtype=dtype).requires_grad_()
+    weights = (
+        matrices.random(*shape[:-1], dtype=dtype, seed=1),
+        matrices.random(*shape, dtype=dtype, seed=2),
+    )
+
+    def gradient(**options):
+        lam, U = eigh(A, **options)
+        # Squares, because two decompositions may differ in signs.
+        return torch.autograd.grad((lam, U.square()), A, weights)[0]
+
+    default, ordinary = gradient(), gradient(rule="ordinary")
+    assert relative_error(default, ordinary) < 1e4 * torch.finfo(dtype).eps
+    with skip_checks():  # nobody may look for ties
+        assert relative_error(gradient(), ordinary) < 1e4 * torch.finfo(dtype).eps

@@ -67,6 +67,20 @@ def test_scale(dtype, scale):
     assert abs(distance.item() / scale**2 / frechet_distance(X, Y).item() - 1) < allowed(dtype, 5)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "scale"), [(torch.float32, 2.0**-80), (torch.float64, 2.0**-600)]
+)
+def test_gradient_of_features_whose_squares_underflow(dtype, scale):
+    """It is linear in the scale, although the distance itself is below the range."""
+    X, Y = matrices.random(3, 5, dtype=dtype), matrices.random(4, 5, dtype=dtype, seed=1)
+
+    def gradient(factor):
+        Z = (factor * X).requires_grad_()
+        return torch.autograd.grad(frechet_distance(Z, factor * Y), Z)[0]
+
+    assert relative_error(gradient(scale) / scale, gradient(1.0)) < allowed(dtype, 5)
+
+
 def test_correlations_of_linear_maps_are_one_and_do_not_depend_on_them():
     X = matrices.random(2, 9, 3)
     Y = torch.cat([X @ matrices.random(3, 3, seed=1), matrices.random(2, 9, 2, seed=2)], -1)

@@ -5,7 +5,7 @@ import torch
 
 import matrices
 from rootpool.linalg import sqrtm
-from rootpool.nn import CovariancePool, Whitening, covariance, covariance_pool
+from rootpool.nn import METHODS, CovariancePool, Whitening, covariance, covariance_pool
 
 
 @pytest.mark.parametrize(("d", "N"), [(4, 3), (3, 3), (3, 6)])
@@ -32,6 +32,21 @@ def test_per_sample_gradients():
     loss = lambda w, x: covariance_pool((w @ x).unsqueeze(0)).sin().sum()  # noqa: E731
     got = torch.vmap(torch.func.grad(loss), in_dims=(None, 0))(weight, X)
     assert torch.allclose(got, torch.stack([torch.func.grad(loss)(weight, x) for x in X]))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_forward_mode_of_every_method_is_that_of_its_backward(method):
+    """Whatever a method calls its derivative, both modes have the same."""
+    X = matrices.random(2, 3, 5)
+    pool = lambda X: covariance_pool(X, method)  # noqa: E731
+    V, W = matrices.random(2, 3, 5, seed=1), matrices.random(2, 6, seed=2)
+    forward = torch.func.jvp(pool, (X,), (V,))[1]
+    backward = torch.func.vjp(pool, X)[1](W)[0]
+    assert torch.isclose((forward * W).sum(), (backward * V).sum(), rtol=1e-9)
+    with torch.autograd.forward_ad.dual_level():
+        dual = pool(torch.autograd.forward_ad.make_dual(X, V))
+        tangent = torch.autograd.forward_ad.unpack_dual(dual).tangent
+    assert torch.allclose(tangent, forward)
 
 
 @pytest.mark.parametrize("method", ["exact", "svd-pade", "learned-power", "log"])

@@ -19,6 +19,7 @@ from rootpool.nn import (
     LearnedPower,
     MatrixLog,
     MatrixPower,
+    MinimaxRoot,
     NewtonExact,
     NewtonFused,
     PlainCovariance,
@@ -234,6 +235,28 @@ def test_newton_tends_to_newton_schulz_and_to_the_exact_gradient():
     assert errors[0] > 0.05 > errors[1] > 1e-6 > 1e-12 > errors[2]
 
 
+# Condition number of the covariance, and how far value and gradient of "minimax" may be from the exact ones.
+# Its gradient divides by the smallest root, and the products lose as many digits.
+@pytest.mark.parametrize(
+    ("condition", "value", "slope"), [(1e2, 1e-13, 1e-12), (1e4, 1e-12, 1e-10), (1e6, 1e-9, 1e-3)]
+)
+def test_minimax_reaches_the_exact_root_at_condition(condition, value, slope):
+    lam = torch.logspace(0, -math.log10(condition), 8, dtype=torch.float64).flip(0)
+    P = matrices.with_spectrum(lam).requires_grad_()
+    G = matrices.random_symmetric(8, 8, seed=1)
+    method = MinimaxRoot(steps=9)
+    assert relative_error(method(P).detach(), sqrtm(P).detach()) < value
+    (got,), (exact,) = (torch.autograd.grad(f(P), P, G) for f in (method, sqrtm))
+    assert relative_error(got, exact) < slope
+
+
+def test_minimax_beats_newton_schulz_with_as_many_products():
+    """Eight steps are 30 products, eleven iterations 31."""
+    P = matrices.with_spectrum(torch.logspace(-4, 0, 8, dtype=torch.float64))
+    errors = [relative_error(f(P), sqrtm(P)) for f in (MinimaxRoot(), ISqrtCov(iterations=11))]
+    assert errors[0] < 1e-6 * errors[1]
+
+
 # How far a method may be from the exact one on well-conditioned input: (value, gradient).
 PROMISES = {
     "exact": (1e-13, 1e-13),
@@ -247,6 +270,7 @@ PROMISES = {
     "svd-pade": (1e-13, 1e-12),
     "newton-exact": (0.02, 1e-13),
     "newton-fused": (0.02, 0.15),
+    "minimax": (1e-13, 1e-12),
     "learned-power": (1e-13, 1e-13),
     "learned-mixture": (0.01, 0.01),
 }
@@ -333,6 +357,8 @@ def test_resolve_method():
         (lambda: SVDPI(iterations=0), "iterations must be an integer >= 1"),
         (lambda: SVDTopN(count=0), "must be an integer >= 1, got 0"),
         (lambda: SVDNewton(iterations=0), "SVDNewton.iterations must be an integer >= 1, got 0"),
+        (lambda: MinimaxRoot(steps=0), "Minimax.steps must be an integer >= 1, got 0"),
+        (lambda: MinimaxRoot(lower=1.0), "Minimax.lower must lie between 0 and 1, got 1.0"),
         (lambda: ISqrtCov(iterations=2.5), "ISqrtCov.iterations must be an integer >= 1, got 2.5"),
         (lambda: NewtonExact(iterations=0), "NewtonExact.iterations must be an integer >= 1"),
         (lambda: LearnedPower(exponent=0), "LearnedPower.exponent must be positive and finite"),

@@ -13,11 +13,12 @@ from torch.linalg import LinAlgError
 
 from .checks import ERROR, MUST, THRESHOLD, Batch, Check, Outputs, statuses
 from .corpus import Group
+from .function_checks import FUNCTION_CHECKS
 from .linalg_checks import MATRIX_CHECKS, matrix_batch
 from .nn_checks import FEATURE_CHECKS, feature_batch
 
 FAMILY_CHECKS = {
-    "matrix": (matrix_batch, MATRIX_CHECKS),
+    "matrix": (matrix_batch, MATRIX_CHECKS | FUNCTION_CHECKS),
     "features": (feature_batch, FEATURE_CHECKS),
 }
 # An item that may raise an error cannot go with others. To save time, so many of each group at most go

@@ -25,6 +25,7 @@ __all__ = [
     "check_matrix",
     "check_range",
     "check_square",
+    "check_tensor",
     "checked_like_forward",
     "checks_enabled",
     "first_index",
@@ -138,10 +139,20 @@ def may_check(A: Tensor) -> bool:
 DTYPES = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 
 
+def check_tensor(A: object, caller: str) -> None:
+    """Raise unless ``A`` is a tensor."""
+    if not isinstance(A, Tensor):
+        kind = type(A).__name__
+        advice = (
+            "; torch.fx.symbolic_trace has no shapes to look at: use torch.export, or make this function "
+            "a leaf of your tracer"
+        )
+        raise TypeError(f"{caller} expects a tensor, got {kind}{advice if kind == 'Proxy' else ''}")
+
+
 def check_matrix(A: Tensor, caller: str) -> None:
     """Raise unless ``A`` is a tensor ``(..., m, n)`` of single or double precision, real or complex."""
-    if not isinstance(A, Tensor):
-        raise TypeError(f"{caller} expects a tensor, got {type(A).__name__}")
+    check_tensor(A, caller)
     if A.dtype not in DTYPES:
         raise TypeError(
             f"{caller} expects float32 or float64, got {A.dtype}; cast with A.float() or A.double() "

@@ -8,6 +8,7 @@ from torch import Tensor
 from .checks import check_matrix
 from .functions import inv_sqrtm
 from .precision import without_autocast
+from .products import product
 from .spectra import svdvals
 
 __all__ = ["canonical_correlations"]
@@ -21,9 +22,10 @@ def _whitened(X: Tensor, ridge: float) -> Tensor:
     N, p = X.shape[-2:]
     X = (X - X.mean(-2, keepdim=True)) / (N - 1) ** 0.5
     few = p >= N and ridge > 0  # without a ridge, centred samples make the smaller matrix singular
-    squared = X @ X.mH if few else X.mH @ X
+    squared = product(X, X.mH) if few else product(X.mH, X)
     squared = squared + ridge * torch.eye(squared.shape[-1], dtype=X.dtype, device=X.device)
-    return inv_sqrtm(squared) @ X if few else X @ inv_sqrtm(squared)
+    root = inv_sqrtm(squared)
+    return product(root, X) if few else product(X, root)
 
 
 @without_autocast
@@ -62,4 +64,4 @@ def canonical_correlations(X: Tensor, Y: Tensor, ridge: float = 0.0) -> Tensor:
         )
     if not ridge >= 0:
         raise ValueError(f"ridge must not be negative, got {ridge!r}")
-    return svdvals(_whitened(X, ridge).mH @ _whitened(Y, ridge))
+    return svdvals(product(_whitened(X, ridge).mH, _whitened(Y, ridge)))

@@ -147,11 +147,13 @@ def _stand_out(lam: Tensor) -> bool:
     """Whether all eigenvalues are above the round-off of the largest of all: nothing else to look for."""
     if lam.numel() == 0:
         return True
-    least, largest = torch.aminmax(lam)
-    margin = torch.sub(
-        least, largest, alpha=2 * math.sqrt(lam.shape[-1]) * torch.finfo(lam.dtype).eps
-    )
-    return bool(margin.item() > lam.shape[-1] * torch.finfo(lam.dtype).tiny)
+    n, info = lam.shape[-1], torch.finfo(lam.dtype)
+    if lam.dim() == 1:  # numbers of Python take less time than operators
+        numbers = lam.tolist()
+        least, largest = numbers[0], numbers[-1]
+    else:
+        least, largest = torch.stack(torch.aminmax(lam)).tolist()
+    return bool(least - 2 * math.sqrt(n) * info.eps * largest > n * info.tiny)
 
 
 def _without_roundoff(lam: Tensor, domain: str, caller: str, eps: float) -> Tensor:

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from .checks import check_matrix, check_range, check_square
 from .decompose import roundoff, svd_forward
@@ -50,6 +51,12 @@ def _expanded(E: Tensor | None, T: Tensor) -> Tensor:
     return T if E is None else E @ T
 
 
+def _normalised(T: Tensor) -> Tensor:
+    """In units of the largest entry, so that products stay within the range; alignments do not change."""
+    largest = pad(T.abs().flatten(-2), (0, 1)).amax(-1)[..., None, None]
+    return T / torch.where(largest == 0, 1, largest)
+
+
 def _squares(A: Tensor) -> Tensor:
     return (A.conj() * A).real.sum((-2, -1)) if A.is_complex() else A.square().sum((-2, -1))
 
@@ -67,7 +74,7 @@ class _Apart(Smooth):
     def value(self, Z: Tensor) -> tuple[Tensor, ...]:
         X, Y = self._split(Z)
         (E_X, T_X), (E_Y, T_Y) = _reduced(X), _reduced(Y)
-        U, s, Vh = svd_forward(T_X @ T_Y.mH, False, None)
+        U, s, Vh = svd_forward(_normalised(T_X) @ _normalised(T_Y).mH, False, None)
         Q = (U * (s > roundoff(s)).unsqueeze(-2)) @ Vh
         apart_X, apart_Y = T_X - Q @ T_Y, T_Y - Q.mH @ T_X
         squared = _squares(apart_X) + _squares(T_Y - Q.mH @ (Q @ T_Y))

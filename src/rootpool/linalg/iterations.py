@@ -12,6 +12,7 @@ from .checks import check_square
 from .minimax import Minimax
 from .parameters import check_at_least
 from .precision import without_autocast
+from .products import product
 
 __all__ = ["Roots", "newton_schulz"]
 
@@ -69,10 +70,10 @@ def newton_schulz(A: Tensor, iterations: int | Minimax = 5) -> Roots:
         Y, Z = iterations.coupled(Y, identity)
     else:
         T = 1.5 * identity - 0.5 * Y  # the first step needs no products with Z = I
-        Y, Z = Y @ T, T
+        Y, Z = product(Y, T), T
         for _ in range(iterations - 1):
-            T = 1.5 * identity - 0.5 * (Z @ Y)
-            Y, Z = Y @ T, T @ Z
+            T = 1.5 * identity - 0.5 * product(Z, Y)
+            Y, Z = product(Y, T), product(T, Z)
     scale = trace.sqrt() * unit.sqrt()
     return Roots(Y * scale, Z.expand_as(Y) / scale)
 

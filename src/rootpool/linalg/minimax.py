@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from .parameters import check_at_least
+from .products import product
 
 __all__ = ["Minimax", "best_odd_polynomial"]
 
@@ -70,11 +71,11 @@ class Minimax:
         """Root and inverse root of ``Y`` ``(..., n, n)`` with eigenvalues up to 1: products only."""
         Z = identity.expand_as(Y)
         for k, (a, b, *rest) in enumerate(self.coefficients):
-            P = Y if k == 0 else Z @ Y
+            P = Y if k == 0 else product(Z, Y)
             H = a * identity + b * P
             if rest:
-                H = H + rest[0] * (P @ P)
-            Y, Z = Y @ H, H if k == 0 else H @ Z
+                H = H + rest[0] * product(P, P)
+            Y, Z = product(Y, H), H if k == 0 else product(H, Z)
         return Y, Z
 
 

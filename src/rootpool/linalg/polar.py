@@ -32,6 +32,7 @@ from .checks import check_matrix, check_range, check_square, first_index, may_ch
 from .decompose import roundoff, svd_forward
 from .differentiation import hermitian_part
 from .precision import without_autocast
+from .products import product
 from .smooth import Factors, Smooth, differentiable
 
 __all__ = ["Nearest", "Polar", "orthogonalize", "polar", "rotation"]
@@ -222,7 +223,7 @@ def polar(A: Tensor, *, solver_device: str | torch.device | None = None) -> Pola
     """
     check_matrix(A, "polar")
     Q = _nearest(A, False, solver_device)
-    return Polar(Q, hermitian_part(Q.mH @ A))
+    return Polar(Q, hermitian_part(product(Q.mH, A)))
 
 
 @without_autocast

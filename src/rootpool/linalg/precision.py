@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from typing import TypeVar
 
 import torch
 from torch import Tensor
 
-__all__ = ["autocast_is_on", "input_rounding", "no_autocast", "without_autocast"]
+__all__ = [
+    "autocast_is_on",
+    "input_rounding",
+    "is_inside_autocast",
+    "no_autocast",
+    "without_autocast",
+]
 
 F = TypeVar("F", bound=Callable[..., object])
 HALF = (torch.float16, torch.bfloat16)
+_inside: ContextVar[bool] = ContextVar("rootpool_inside_autocast", default=False)
 
 
 def autocast_is_on(device: torch.device) -> bool:
@@ -25,7 +33,24 @@ def no_autocast(device: torch.device) -> contextlib.AbstractContextManager[objec
     """A context without autocast on a device."""
     if device.type == "meta":
         return contextlib.nullcontext()
-    return torch.autocast(device.type, enabled=False)
+    if torch.compiler.is_compiling() or not autocast_is_on(device):
+        return torch.autocast(device.type, enabled=False)
+    return _left(device)
+
+
+@contextlib.contextmanager
+def _left(device: torch.device) -> Iterator[None]:
+    token = _inside.set(True)
+    try:
+        with torch.autocast(device.type, enabled=False):
+            yield
+    finally:
+        _inside.reset(token)
+
+
+def is_inside_autocast() -> bool:
+    """Whether :func:`no_autocast` has switched something off around us; never in a compiled function."""
+    return not torch.compiler.is_compiling() and _inside.get()
 
 
 def _widened(value: object) -> object:

@@ -50,6 +50,11 @@ class SVDResult(NamedTuple):
     Vh: Tensor
 
 
+def _first(U: Tensor, k: int) -> Tensor:
+    """The first columns; a slice of all of them would be an operator that older vmaps do not know."""
+    return U if U.shape[-1] == k else U[..., :k]
+
+
 def _reciprocal_or_zero(values: Tensor, level: Tensor) -> Tensor:
     null = values <= level
     return torch.where(null, 0, 1 / torch.where(null, 1, values))
@@ -89,13 +94,13 @@ class _SVD(Differentiable):
         if g_U is None and g_s is None and g_Vh is None:
             return None, None, None, None
         k = s.shape[-1]
-        U, V = U[..., :k], Vh[..., :k, :].mH
+        U, V = _first(U, k), _first(Vh.mH, k)
         inner = torch.diag_embed(torch.zeros_like(s) if g_s is None else g_s).to(U.dtype)
         if g_U is None and g_Vh is None:
             return U @ inner @ V.mH, None, None, None
 
-        g_U = torch.zeros_like(U) if g_U is None else g_U[..., :k]
-        g_V = torch.zeros_like(V) if g_Vh is None else g_Vh[..., :k, :].mH
+        g_U = torch.zeros_like(U) if g_U is None else _first(g_U, k)
+        g_V = torch.zeros_like(V) if g_Vh is None else _first(g_Vh.mH, k)
         C_U, C_V = U.mH @ g_U, V.mH @ g_V
         apart = C_U - C_V
         sums, inverse = _reciprocals(s)
@@ -115,7 +120,7 @@ class _SVD(Differentiable):
     def tangent(ctx: Any, saved: tuple[Tensor, ...], dA: Tensor, *_: None) -> tuple[Tensor, ...]:
         full_U, s, full_Vh = saved
         k = s.shape[-1]
-        U, V = full_U[..., :k], full_Vh[..., :k, :].mH
+        U, V = _first(full_U, k), _first(full_Vh.mH, k)
         right, left = dA @ V, dA.mH @ U
         X = U.mH @ right
         sums, inverse = _reciprocals(s)

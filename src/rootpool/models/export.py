@@ -18,9 +18,9 @@ def export_program(
 ) -> torch.export.ExportedProgram:
     """The network as a ``torch.export`` program of torch's own operators, for any batch size.
 
-    Only methods that consist of matrix products can be exported: ``"isqrt-cov"``, ``"covariance"``,
-    ``"signed-sqrt"``. If the network was trained with another method, set
-    ``model.pool.method = ISqrtCov(iterations=10)`` first, which is close to the exact root.
+    Only methods that consist of matrix products can be exported: ``"isqrt-cov"``, ``"minimax"``,
+    ``"covariance"``, ``"signed-sqrt"``. If the network was trained with another method, set
+    ``model.pool.method = "minimax"`` first, which is close to the exact root.
 
     Args:
         model: the network, in evaluation mode.
@@ -45,7 +45,7 @@ def export_program(
     if own:
         raise ValueError(
             f"the program would need {', '.join(own)}, which exists only where rootpool is imported: "
-            'choose a method of matrix products first, such as model.pool.method = "isqrt-cov"'
+            'choose a method of matrix products first, such as model.pool.method = "minimax"'
         )
     return program
 

@@ -12,7 +12,14 @@ from .learned import LearnedFilter, LearnedMixture, LearnedPower
 from .method import KernelBound, Method
 from .newton_root import SVDNewton
 from .newton_value import NewtonExact, NewtonFused
-from .normalisations import ISqrtCov, MatrixLog, MatrixPower, PlainCovariance, SignedSqrt
+from .normalisations import (
+    ISqrtCov,
+    MatrixLog,
+    MatrixPower,
+    MinimaxRoot,
+    PlainCovariance,
+    SignedSqrt,
+)
 from .pooling import AveragePool, CovariancePool, covariance_pool, make_pool, resolve_pool
 from .registry import METHODS, is_registered, method_names, register, resolve_method
 from .replacing import replace_batch_norm
@@ -64,6 +71,7 @@ __all__ = [
     "MatrixLog",
     "MatrixPower",
     "Method",
+    "MinimaxRoot",
     "NewtonExact",
     "NewtonFused",
     "NewtonWhitening",

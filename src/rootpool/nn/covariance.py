@@ -7,9 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rootpool.linalg.checks import check_range, checked_like_forward, is_watched
+from rootpool.linalg.checks import check_range, check_tensor, checked_like_forward, is_watched
 from rootpool.linalg.differentiation import Differentiable, apply, remember
 from rootpool.linalg.precision import no_autocast
+from rootpool.linalg.products import product
 
 __all__ = ["Covariance", "check_covariance", "covariance", "flatten_positions", "widened"]
 
@@ -24,6 +25,7 @@ def check_covariance(P: Tensor, features: Tensor) -> None:
 
 def flatten_positions(features: Tensor, caller: str) -> Tensor:
     """Flatten ``(B, C, H, W)`` or ``(B, C, N)`` to ``(B, C, N)``; raise for anything else and for N = 0."""
+    check_tensor(features, caller)
     if features.dim() not in (3, 4):
         raise ValueError(
             f"{caller} expects features (B, C, H, W) or (B, C, N), got {tuple(features.shape)}"
@@ -60,7 +62,7 @@ def covariance(features: Tensor, *, centred: bool = True) -> Tensor:
     X = flatten_positions(features, "covariance")
     with no_autocast(X.device):  # in half precision it is not semi-definite
         A = _centre(X) if centred else X
-        P = A @ A.mT / X.shape[-1]
+        P = product(A, A.mT) / X.shape[-1]
     check_covariance(P, X)
     return P
 

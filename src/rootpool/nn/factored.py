@@ -11,6 +11,7 @@ from torch.linalg import LinAlgError
 
 from rootpool.linalg.checks import first_index, may_check
 from rootpool.linalg.parameters import check_finite, check_positive
+from rootpool.linalg.products import product
 
 from .method import Method, check_iterations
 
@@ -130,7 +131,9 @@ class SparsePrecision(Method):
     def _inverse(self, M: Tensor, trace: Tensor) -> Tensor:
         advice = "shorten its step, or raise its ridge"
         L = _cholesky(M / trace + self.ridge * _identity(M), self, advice)
-        return torch.cholesky_inverse(L) / trace
+        # torch.cholesky_inverse has a wrong derivative in forward mode (pytorch issue 196682).
+        W = torch.linalg.solve_triangular(L, _identity(L), upper=False)
+        return product(W.mT, W) / trace
 
     def __call__(self, P: Tensor) -> Tensor:
         C = P / _trace(P)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from rootpool.linalg.precision import no_autocast
+from rootpool.linalg.products import product
 
 from .precision import working_dtype
 from .whitening_layer import WhiteningLayer
@@ -76,7 +77,7 @@ class GroupWhitening(WhiteningLayer):
             X = features.to(dtype).reshape(len(features), self.groups, columns)
             mean = X.mean(-1, keepdim=True)
             centred = X - mean
-            covariance = centred @ centred.mT / columns
+            covariance = product(centred, centred.mT) / columns
             self._check_covariance(covariance, mean)
             Y = self.method(covariance, centred, self.eps, 0.0)
             return self._output(Y.reshape(features.shape), features)

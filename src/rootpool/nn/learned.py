@@ -31,6 +31,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from rootpool.linalg.parameters import check_positive
 from rootpool.linalg.parametric import ParametricFunction, parametric_function
 from rootpool.linalg.scalar import power_difference
 
@@ -226,10 +227,7 @@ class LearnedPower(LearnedFilter):
     trained: bool = True
 
     def __post_init__(self) -> None:
-        if not (self.exponent > 0 and math.isfinite(self.exponent)):
-            raise ValueError(
-                f"LearnedPower.exponent must be positive and finite, got {self.exponent!r}"
-            )
+        check_positive("LearnedPower.exponent", self.exponent)
 
     def initial_parameters(self) -> tuple[float, ...]:
         return (math.log(self.exponent),) if self.trained else ()

@@ -88,7 +88,8 @@ def _parameters(method: Method, parameters: Tensor | None) -> Tensor:
     """The given parameters of a method, or its initial ones; empty for most methods."""
     initial = method.initial_parameters()
     if parameters is None:
-        return torch.tensor(initial, dtype=torch.float64)
+        # Not on the default device, which may be meta: the features decide.
+        return torch.tensor(initial, dtype=torch.float64, device="cpu")
     if parameters.shape != (len(initial),):
         raise ValueError(
             f"{method} has {len(initial)} trainable parameters: expected the shape "

@@ -15,7 +15,14 @@ from .learned import LearnedMixture, LearnedPower
 from .method import SOURCES, Method
 from .newton_root import SVDNewton
 from .newton_value import NewtonExact, NewtonFused
-from .normalisations import ISqrtCov, MatrixLog, MatrixPower, PlainCovariance, SignedSqrt
+from .normalisations import (
+    ISqrtCov,
+    MatrixLog,
+    MatrixPower,
+    MinimaxRoot,
+    PlainCovariance,
+    SignedSqrt,
+)
 from .scaled_root import ScalingEigenBranch
 from .spectral_roots import Exact
 
@@ -35,6 +42,7 @@ METHODS: dict[str, type[Method]] = {
         SVDPade,
         NewtonExact,
         NewtonFused,
+        MinimaxRoot,
         LearnedPower,
         LearnedMixture,
         ScalingEigenBranch,

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from rootpool.linalg import expm, sqrtm
+from rootpool.linalg.products import product
 
 from .spectral_roots import Exact, SpectralRoot, power_of_two
 
@@ -55,7 +56,7 @@ class ScalingEigenBranch(SpectralRoot):
 
     def __call__(self, P: Tensor) -> Tensor:
         Q = sqrtm(P)
-        scale: Tensor = torch.linalg.matrix_norm(Q @ expm(-P), keepdim=True)
+        scale: Tensor = torch.linalg.matrix_norm(product(Q, expm(-P)), keepdim=True)
         return Q * (1 + scale)
 
     def _branch(self, s: Tensor) -> tuple[Tensor, Tensor]:

@@ -10,6 +10,7 @@ from torch import Tensor
 from rootpool.linalg.checks import check_range, checks_enabled
 from rootpool.linalg.parameters import is_integer
 from rootpool.linalg.precision import no_autocast
+from rootpool.linalg.products import product
 
 from .precision import working_dtype
 from .processes import ProcessGroup, is_distributed, sum_over_processes
@@ -115,7 +116,7 @@ class Whitening(WhiteningLayer):
             )
         mean = sum_over_processes(X.sum(-1, keepdim=True), self.group) / count
         centred = X - mean
-        covariance = sum_over_processes(centred @ centred.mT, self.group) / count
+        covariance = sum_over_processes(product(centred, centred.mT), self.group) / count
         self._check_covariance(covariance, mean)
         return mean, covariance, count
 

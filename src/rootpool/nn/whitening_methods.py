@@ -11,6 +11,7 @@ from torch import Tensor
 
 from rootpool.linalg import Minimax, inv_sqrtm, newton_schulz
 from rootpool.linalg.checks import first_index, may_check, name_item
+from rootpool.linalg.products import product
 from rootpool.unknown import unknown_name
 
 from .method import check_iterations
@@ -62,7 +63,7 @@ class ExactWhitening(WhiteningMethod):
 
     def __call__(self, S: Tensor, X: Tensor, eps: float, rounding: float) -> Tensor:
         # Round-off, that of the running statistics too, may take eigenvalues below the ridge.
-        return inv_sqrtm(_with_ridge(S, eps), eigenvalue_floor=eps / 2) @ X
+        return product(inv_sqrtm(_with_ridge(S, eps), eigenvalue_floor=eps / 2), X)
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ class NewtonWhitening(WhiteningMethod):
             check_iterations(type(self).__name__, self.iterations)
 
     def __call__(self, S: Tensor, X: Tensor, eps: float, rounding: float) -> Tensor:
-        return newton_schulz(_with_ridge(S, eps), self.iterations).inverse_root @ X
+        return product(newton_schulz(_with_ridge(S, eps), self.iterations).inverse_root, X)
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,7 @@ class CholeskyWhitening(WhiteningMethod):
         # A product with the inverse of n columns is several times faster than a solution for all m.
         eye = torch.eye(S.shape[-1], dtype=S.dtype, device=S.device)
         W: Tensor = torch.linalg.solve_triangular(L, eye, upper=False)
-        return W @ X
+        return product(W, X)
 
     @staticmethod
     def _breaks_down(S: Tensor, eps: float) -> Tensor:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from rootpool.models import export_onnx, export_program
-from rootpool.nn import ISqrtCov, covariance_pools, set_method
+from rootpool.nn import MinimaxRoot, covariance_pools, set_method
 from rootpool.recipes import SettingsError
 
 from .data import EMBEDDED
@@ -22,7 +22,8 @@ __all__ = ["Exported", "export_run"]
 
 IMAGES = 8  # that the program is compared on
 LARGEST = 0.01  # difference of logits, as a share of the largest one
-ITERATIONS = 20  # of the matrix products that stand in for a decomposition
+# What stands in for a decomposition: right for eigenvalues down to 1e-8 of the trace.
+STEPS, LOWER = 10, 1e-4
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ def export_run(run: TrainedRun, path: str | Path) -> Exported:
 
     The file takes any number of images of the size of the run, and carries the names of the classes
     and the mean and standard deviation of the pixels. Methods that decompose matrices become
-    Newton-Schulz iterations, which are matrix products. The program is then compared with the network
+    minimax iterations, which are matrix products. The program is then compared with the network
     itself, on images of the data where they are still there.
 
     Raises:
@@ -61,8 +62,13 @@ def export_run(run: TrainedRun, path: str | Path) -> Exported:
     with torch.no_grad():
         expected = model(images)
     method = run.module.pooling
-    if covariance_pools(model) and method not in ("isqrt-cov", "covariance", "signed-sqrt"):
-        set_method(model, ISqrtCov(iterations=ITERATIONS))
+    if covariance_pools(model) and method not in (
+        "isqrt-cov",
+        "minimax",
+        "covariance",
+        "signed-sqrt",
+    ):
+        set_method(model, MinimaxRoot(STEPS, LOWER))
     path.parent.mkdir(parents=True, exist_ok=True)
     about = _about(run, images)
     if path.suffix == ".onnx":
@@ -79,7 +85,7 @@ def export_run(run: TrainedRun, path: str | Path) -> Exported:
         path.unlink()
         raise SettingsError(
             f"logits of the program would differ by {difference:.2g} from those of up to {largest:.2g}; "
-            "train with a method of matrix products, such as model.method=isqrt-cov, to export it"
+            "train with a method of matrix products, such as model.method=minimax, to export it"
         )
     return Exported(path, tuple(images.shape[1:]), run.module.pooling, difference, largest)
 
