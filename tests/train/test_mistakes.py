@@ -61,6 +61,23 @@ def test_what_cannot_work_is_said_before_the_training(parts, message, photos, tm
     assert not (tmp_path / "run").exists()
 
 
+def test_a_file_in_the_place_of_the_output_is_named_before_the_training(photos, tmp_path):
+    (tmp_path / "notes.txt").touch()
+    for output in ("notes.txt", "notes.txt/run"):
+        with pytest.raises(
+            SettingsError, match=r"notes\.txt is a file, not a folder; choose another"
+        ):
+            prepare(resolve(on_photos(photos)), tmp_path / output, progress=False)
+
+
+def test_a_class_token_beside_the_patches_is_announced_by_its_larger_map(photos, tmp_path):
+    options = {"img_size": 64, "tokens": "class+patches"}
+    model = {"backbone": "test_vit", "backbone_options": options}
+    prepared = prepare(resolve(on_photos(photos, model=model)), tmp_path, progress=False)
+    assert prepared.map_shape == (64, 16)
+    assert prepared.notes == []
+
+
 def test_few_positions_are_said_and_average_pooling_needs_none(photos, tmp_path):
     small = {"data": {"resize": 64, "crop": 64}, "model": {"backbone": "resnet10t"}}
     made = prepare(resolve(on_photos(photos, **small)), tmp_path, progress=False)

@@ -70,6 +70,10 @@ def test_the_effective_configuration_reads_back_to_itself():
             {"model": {"schedule": "cos"}},
             r"model.schedule must be steps, cosine, linear, got 'cos'",
         ),
+        (
+            {"data": {"resize": [64]}},
+            r"data.resize must be an integer or a pair such as \[256, 256\] or null, got \[64\]",
+        ),
         ({"trainer": {"strategy": {"class_path": "os.system"}}}, r"unknown key 'trainer.strategy"),
         ({"model": {"lr": "fast"}}, r"model.lr"),
         ({"hybrid": {"switch_epoch": 0}}, r"switch_epoch must be at least 1"),

@@ -101,6 +101,8 @@ def _described(wanted: Any) -> str:
         return "null"
     if get_origin(wanted) is list:
         return f"a list such as [{_EXAMPLES.get(get_args(wanted)[0], '...')}]"
+    if get_origin(wanted) is tuple:
+        return "a pair such as [256, 256]"
     return _TYPES.get(wanted, getattr(wanted, "__name__", str(wanted)))
 
 
