@@ -53,6 +53,11 @@ def on_photos(photos, **parts):
         ),
         ({"loggers": ["tensorbord"]}, "unknown logger 'tensorbord'; did you mean tensorboard"),
         ({"ema": 1.5}, "ema must be between 0 and 1"),
+        ({"save_every": -1}, "save_every must not be negative, got -1"),
+        (
+            {"patience": 2, "trainer": {"limit_val_batches": 0}},
+            "patience=2 waits for a lower validation error, and trainer.limit_val_batches=0",
+        ),
     ],
 )
 def test_what_cannot_work_is_said_before_the_training(parts, message, photos, tmp_path):

@@ -212,6 +212,7 @@ def _callbacks(settings: Namespace, output: Path) -> list[Callback]:
     def save(kind: type[ModelCheckpoint], name: str, **when: Any) -> ModelCheckpoint:
         return kind(output, filename=name, enable_version_counter=False, **when)
 
+    _check_counts(settings)
     name = LAST.removesuffix(".ckpt")
     callbacks: list[Callback] = [
         save(ModelCheckpoint, "best", monitor="val_error", save_on_train_epoch_end=True),
@@ -241,6 +242,19 @@ def _callbacks(settings: Namespace, output: Path) -> list[Callback]:
 
 # --------------------------------------------------------------------------------------------------
 # Mistakes that would cost an epoch, or all of them
+
+
+def _check_counts(settings: Namespace) -> None:
+    for name in ("patience", "save_every", "spectrum_every"):
+        if settings[name] < 0:
+            raise SettingsError(
+                f"{name} must not be negative, got {settings[name]}; 0 is for never"
+            )
+    if settings.patience and settings.trainer.limit_val_batches == 0:
+        raise SettingsError(
+            f"patience={settings.patience} waits for a lower validation error, and "
+            "trainer.limit_val_batches=0 leaves out the validation; leave out one of them"
+        )
 
 
 def _check_output(output: Path, resume: bool, settings: Namespace) -> None:
