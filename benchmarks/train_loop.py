@@ -50,6 +50,7 @@ from rootpool.train.memory import freed_memory_kept
 
 PARTS = ("data", "forward", "backward", "step", "rest")
 OURS = "rootpool train"
+WIDTH, HEIGHT = 500, 375  # of the files, as in ImageNet
 
 
 @dataclass(frozen=True)
@@ -103,13 +104,12 @@ class Turns:
 def make_images(folder: Path, task: Task) -> Path:
     """Smooth noise in place of photographs: decoding and resizing cost the same."""
     random = np.random.default_rng(0)
-    size = task.pixels * 5 // 4
     for split, count in (("train", task.images), ("val", task.classes)):
         for k in range(count):
-            coarse = random.integers(0, 256, (size // 8, size // 8, 3), dtype=np.uint8)
+            coarse = random.integers(0, 256, (HEIGHT // 8, WIDTH // 8, 3), dtype=np.uint8)
             path = folder / split / f"class{k % task.classes}" / f"{k}.jpg"
             path.parent.mkdir(parents=True, exist_ok=True)
-            Image.fromarray(coarse).resize((size, size), Image.Resampling.BICUBIC).save(path)
+            Image.fromarray(coarse).resize((WIDTH, HEIGHT), Image.Resampling.BICUBIC).save(path)
     return folder
 
 
@@ -312,9 +312,10 @@ def main() -> None:
             rows += rows_of(workers, measure(task, data, workers), seen)
     print("## Images per second of a training loop\n")
     print(
-        f"{task.network} with exact, {task.pixels} pixels, batches of {task.batch}, {seen} images per epoch, "
-        f"best of {task.epochs - 1} epochs. *Against* is the speed as a share of that of the faster of "
-        "timm's pieces and the plain loop; the other columns say where the time goes. timm's training script "
+        f"{task.network} with exact, crops of {task.pixels} pixels from files of {WIDTH} x {HEIGHT}, batches "
+        f"of {task.batch}, {seen} images per epoch, best of {task.epochs - 1} epochs. *Against* is the speed "
+        "as a share of that of the faster of timm's pieces and the plain loop; the other columns say where the "
+        "time goes. timm's training script "
         "is not in its package: *timm's pieces* are its data set, loader, optimizer, schedule and meter in "
         "the order of the script. On a CPU, `rootpool train` keeps freed memory within the process, which "
         "others do not do by themselves: the last row is the plain loop with that. Validation and "
