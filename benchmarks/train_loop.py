@@ -314,9 +314,9 @@ def main() -> None:
     print(
         f"{task.network} with exact, crops of {task.pixels} pixels from files of {WIDTH} x {HEIGHT}, batches "
         f"of {task.batch}, {seen} images per epoch, best of {task.epochs - 1} epochs. *Against* is the speed "
-        "as a share of that of the faster of timm's pieces and the plain loop; the other columns say where the "
-        "time goes. timm's training script "
-        "is not in its package: *timm's pieces* are its data set, loader, optimizer, schedule and meter in "
+        "as a share of that of the faster of timm's pieces and the plain loop; the other columns say where "
+        "the time goes. timm's training script is not in its package: *timm's pieces* are its data set, "
+        "loader, optimizer, schedule and meter in "
         "the order of the script. On a CPU, `rootpool train` keeps freed memory within the process, which "
         "others do not do by themselves: the last row is the plain loop with that. Validation and "
         "checkpoints are not counted.\n"
