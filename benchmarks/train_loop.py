@@ -310,7 +310,7 @@ def main() -> None:
         data = make_images(Path(folder), task)
         for workers in arguments.workers:
             rows += rows_of(workers, measure(task, data, workers), seen)
-    print("## Images per second of a training loop\n")
+    print(f"{machine()}\n")
     print(
         f"{task.network} with exact, crops of {task.pixels} pixels from files of {WIDTH} x {HEIGHT}, batches "
         f"of {task.batch}, {seen} images per epoch, best of {task.epochs - 1} epochs. *Against* is the speed "
@@ -322,7 +322,6 @@ def main() -> None:
         "checkpoints are not counted.\n"
     )
     print(table(["workers", "loop", "images/s", "against", *PARTS], rows))
-    print(f"\n{machine()}")
 
 
 if __name__ == "__main__":
