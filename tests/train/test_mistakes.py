@@ -53,7 +53,12 @@ def on_photos(photos, **parts):
         ),
         ({"loggers": ["tensorbord"]}, "unknown logger 'tensorbord'; did you mean tensorboard"),
         ({"ema": 1.5}, "ema must be between 0 and 1"),
-        ({"save_every": -1}, "save_every must not be negative, got -1"),
+        ({"save_every": -1}, "save_every must be at least 0, got -1"),
+        ({"seed": -1}, "seed must be at least 0, got -1"),
+        (
+            {"trainer": {"accumulate_grad_batches": 0}},
+            "trainer.accumulate_grad_batches must be at least 1, got 0",
+        ),
         (
             {"patience": 2, "trainer": {"limit_val_batches": 0}},
             "patience=2 waits for a lower validation error, and trainer.limit_val_batches=0",

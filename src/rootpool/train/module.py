@@ -281,8 +281,11 @@ class PooledTraining(pl.LightningModule):
         by_epoch = self.hparams["schedule"] == "steps" and not self.hparams["warmup_epochs"]
         if by_epoch or self._trainer is None:
             return 1.0, 1.0
-        epochs, steps = self.trainer.max_epochs, self.trainer.estimated_stepping_batches
-        if not epochs or epochs < 1:
+        epochs = self.trainer.max_epochs
+        if epochs == 0:
+            return 1.0, 1.0
+        steps = self.trainer.estimated_stepping_batches
+        if epochs is None or epochs < 1:
             raise SettingsError(
                 f"model.schedule={self.hparams['schedule']} must know how long the training is; give "
                 "trainer.max_epochs"

@@ -148,6 +148,7 @@ def prepare(
             when a run would be continued with other settings; when images are too small for the network.
     """
     output = Path(output)
+    _check_numbers(settings)
     ImageData.check_root(settings.data.root)
     _check_output(output, resume, settings)
     module, data = build(settings)
@@ -212,7 +213,6 @@ def _callbacks(settings: Namespace, output: Path) -> list[Callback]:
     def save(kind: type[ModelCheckpoint], name: str, **when: Any) -> ModelCheckpoint:
         return kind(output, filename=name, enable_version_counter=False, **when)
 
-    _check_counts(settings)
     name = LAST.removesuffix(".ckpt")
     callbacks: list[Callback] = [
         save(ModelCheckpoint, "best", monitor="val_error", save_on_train_epoch_end=True),
@@ -244,12 +244,22 @@ def _callbacks(settings: Namespace, output: Path) -> list[Callback]:
 # Mistakes that would cost an epoch, or all of them
 
 
-def _check_counts(settings: Namespace) -> None:
-    for name in ("patience", "save_every", "spectrum_every"):
-        if settings[name] < 0:
-            raise SettingsError(
-                f"{name} must not be negative, got {settings[name]}; 0 is for never"
-            )
+# The least that a number may be, where Lightning takes less without a word or stops with its own error.
+_LEAST = {
+    "patience": 0,
+    "save_every": 0,
+    "seed": 0,
+    "spectrum_every": 0,
+    "trainer.accumulate_grad_batches": 1,
+    "trainer.gradient_clip_val": 0,
+}
+
+
+def _check_numbers(settings: Namespace) -> None:
+    for name, least in _LEAST.items():
+        value = settings[name]
+        if value is not None and value < least:
+            raise SettingsError(f"{name} must be at least {least}, got {value}")
     if settings.patience and settings.trainer.limit_val_batches == 0:
         raise SettingsError(
             f"patience={settings.patience} waits for a lower validation error, and "
