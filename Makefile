@@ -10,7 +10,7 @@ export PYTHON
 OLDEST_PYTHON := 3.10
 CORE_PYTHON ?= $(shell scripts/oldest_python.sh $(OLDEST_PYTHON))
 
-BENCHMARKS := eigh matrix_functions pooling precision whitening models import_time lyapunov conditioning
+BENCHMARKS := eigh matrix_functions pooling precision whitening models import_time lyapunov conditioning train_loop
 LINALG_PATHS := $(wildcard tests/linalg src/rootpool/linalg)
 CORE_PATHS := $(LINALG_PATHS) $(wildcard tests/nn src/rootpool/nn tests/cli/test_doctor.py)
 CHECK_PATHS := $(CORE_PATHS) $(filter-out tests/cli/test_doctor.py,$(wildcard tests/cli/*.py)) src/rootpool/cli

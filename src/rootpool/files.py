@@ -29,7 +29,7 @@ def write_atomically(path: str | Path, content: str | bytes | Callable[[BinaryIO
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    with _named_if_full(path):
+    with _named(path, part):
         try:
             with open(part, "wb") as file:
                 if callable(content):
@@ -47,14 +47,16 @@ def write_atomically(path: str | Path, content: str | bytes | Callable[[BinaryIO
 
 
 @contextmanager
-def _named_if_full(path: Path) -> Iterator[None]:
-    """Let the error of a full disk name the file and the space."""
+def _named(path: Path, part: Path) -> Iterator[None]:
+    """Let an error name the file and not its part; that of a full disk the space, too."""
     try:
         yield
     except (OSError, RuntimeError) as error:
         # torch.save meets the full disk as an OSError and then says that a position was unexpected.
         reason = error if isinstance(error, OSError) else error.__context__
         if not isinstance(reason, OSError) or reason.errno not in FULL:
+            if isinstance(error, OSError) and str(error.filename) == str(part):
+                error.filename = str(path)
             raise
         usage = shutil.disk_usage(path.parent)
         space = f"{usage.free / 1e6:.1f} of {usage.total / 1e6:.1f} MB free"

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 
 __all__ = ["unknown_name"]
 
+FEW = 12  # names that an error can list
+
 
 def unknown_name(what: str, name: str, known: Iterable[str], listed: str = "") -> str:
     """The text of an error, with the names that may have been meant.
@@ -19,6 +21,8 @@ def unknown_name(what: str, name: str, known: Iterable[str], listed: str = "") -
 
     >>> unknown_name("key", "lr", ["model.lr", "seed"], "rootpool train --show")
     "unknown key 'lr'; did you mean model.lr? (all of them: rootpool train --show)"
+    >>> unknown_name("colour", "mauve", ["red", "green"])
+    "unknown colour 'mauve'; known are red, green"
     """
     known = list(known)
     ends: dict[str, list[str]] = {}
@@ -28,6 +32,8 @@ def unknown_name(what: str, name: str, known: Iterable[str], listed: str = "") -
     near = [each for end in by_end for each in ends[end][:3]]
     near += difflib.get_close_matches(name, known, n=3, cutoff=0.4)
     hint = f"; did you mean {', '.join(dict.fromkeys(near))}?" if near else ""
+    if not near and not listed and len(known) <= FEW:
+        hint = f"; known are {', '.join(known)}"
     return f"unknown {what} {name!r}{hint}" + (f" (all of them: {listed})" if listed else "")
 
 

@@ -39,6 +39,7 @@ def run_without(heavy, arguments):
         (["train", "--recipe=birds-exact"], 1, "needs --data (CUB-200-2011"),
         (["evaluate", "nowhere.ckpt"], 1, "there is no checkpoint nowhere.ckpt"),
         (["predict", "nowhere.ckpt", "cat.jpg"], 1, "there is no checkpoint nowhere.ckpt"),
+        (["predict", "run", "cat.jpg", "--top=0"], 2, "must be a positive integer, got 0"),
     ],
 )
 def test_light_commands_import_neither_torch_nor_lightning(arguments, code, shown):

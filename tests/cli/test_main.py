@@ -33,7 +33,7 @@ def doctor_raises(monkeypatch):
     ("error", "text"),
     [
         (ValueError("seeds must be positive, got 0"), "seeds must be positive, got 0"),
-        (FileNotFoundError(2, "No such file", "cat.jpg"), "[Errno 2] No such file: 'cat.jpg'"),
+        (FileNotFoundError(2, "No such file", "cat.jpg"), "cat.jpg: No such file"),
         (
             ModuleNotFoundError("No module named 'timm'", name="timm"),
             "timm is not installed; try pip install 'rootpool[train]'",

@@ -139,11 +139,29 @@ def test_an_exported_run_has_its_size_and_labels_and_computes_the_same(
     assert (got - expected).abs().max() < 0.02 * expected.abs().max()
 
 
+def test_a_training_starts_from_the_folder_of_a_run(colours, tmp_path, capsys):
+    (tmp_path / "mine.yaml").write_text(
+        "model: {backbone: test_resnet, reduction: 8, lr: 0.0, momentum: 0.0}\n"
+        "data: {transform: resized-crop, crop: 64, batch_size: 6, workers: 0}\n"
+        "trainer: {max_epochs: 1, limit_train_batches: 1, accelerator: cpu}\n"
+    )
+    data, output = colours / "photos", tmp_path / "my run"
+    start = ["train", "--recipe", tmp_path / "mine.yaml", "--data", data, "--weights"]
+    assert run(*start, colours / "run", "--output", output) == 0
+    assert f"next: rootpool evaluate '{output}', or" in capsys.readouterr().out  # for a shell
+    before, after = (load_run(path).module.model for path in (colours / "run", output))
+    assert torch.equal(before.classifier.weight, after.classifier.weight)  # at a rate of zero
+
+
 def test_mistakes_around_a_run(colours, tmp_path, capsys):
     for arguments, message in (
         (["export", colours / "run", "--output", "model.tflite"], "must end in .onnx or .pt2"),
         (["export", tmp_path / "nothing"], "there is no checkpoint"),
         (["evaluate", tmp_path], f"there is no checkpoint in {tmp_path}"),
+        (
+            ["evaluate", colours / "run", "--output", colours / "start.pt"],
+            "is a file, not a folder",
+        ),
         (["predict", colours / "run", tmp_path / "x.jpg"], "there is no image or folder"),
         (["train", "--resume"], "give --recipe, or --resume with the --output of a run"),
         (["train", "--resume", "--output", tmp_path], "is not a run to continue"),

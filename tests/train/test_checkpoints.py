@@ -13,6 +13,7 @@ from safetensors.torch import save_file
 
 import hostile
 from rootpool.cli import main
+from rootpool.files import write_atomically
 from rootpool.recipes import SettingsError
 from rootpool.train.checkpoints import RESUMED, AtomicCheckpointIO
 from rootpool.train.evaluation import load_run
@@ -49,6 +50,13 @@ def test_a_kill_while_writing_leaves_the_checkpoint_before(saved):
     done = subprocess.run([sys.executable, "-c", code, str(saved)])
     assert done.returncode == -9
     assert torch.equal(load(saved), torch.ones(3))
+
+
+def test_an_error_names_the_file_and_not_its_part(tmp_path):
+    path = tmp_path / ("x" * 250)  # its part has a longer name than a file may have
+    with pytest.raises(OSError, match="too long") as found:
+        write_atomically(path, "")
+    assert found.value.filename == str(path)
 
 
 def test_a_file_of_weights_cannot_be_continued(tmp_path):

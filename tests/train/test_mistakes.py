@@ -53,12 +53,39 @@ def on_photos(photos, **parts):
         ),
         ({"loggers": ["tensorbord"]}, "unknown logger 'tensorbord'; did you mean tensorboard"),
         ({"ema": 1.5}, "ema must be between 0 and 1"),
+        ({"save_every": -1}, "save_every must be at least 0, got -1"),
+        ({"seed": -1}, "seed must be at least 0, got -1"),
+        (
+            {"trainer": {"accumulate_grad_batches": 0}},
+            "trainer.accumulate_grad_batches must be at least 1, got 0",
+        ),
+        (
+            {"patience": 2, "trainer": {"limit_val_batches": 0}},
+            "patience=2 waits for a lower validation error, and trainer.limit_val_batches=0",
+        ),
     ],
 )
 def test_what_cannot_work_is_said_before_the_training(parts, message, photos, tmp_path):
     with pytest.raises(SettingsError, match=message):
         prepare(resolve(on_photos(photos, **parts)), tmp_path / "run", progress=False)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_file_in_the_place_of_the_output_is_named_before_the_training(photos, tmp_path):
+    (tmp_path / "notes.txt").touch()
+    for output in ("notes.txt", "notes.txt/run"):
+        with pytest.raises(
+            SettingsError, match=r"notes\.txt is a file, not a folder; choose another"
+        ):
+            prepare(resolve(on_photos(photos)), tmp_path / output, progress=False)
+
+
+def test_a_class_token_beside_the_patches_is_announced_by_its_larger_map(photos, tmp_path):
+    options = {"img_size": 64, "tokens": "class+patches"}
+    model = {"backbone": "test_vit", "backbone_options": options}
+    prepared = prepare(resolve(on_photos(photos, model=model)), tmp_path, progress=False)
+    assert prepared.map_shape == (64, 16)
+    assert prepared.notes == []
 
 
 def test_few_positions_are_said_and_average_pooling_needs_none(photos, tmp_path):

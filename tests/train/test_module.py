@@ -19,6 +19,13 @@ def test_the_backbone_has_its_own_learning_rate(given, expected):
     assert rates == {"backbone": expected, "classifier": 0.1}
 
 
+def test_a_new_reduction_may_learn_faster_than_the_backbone():
+    module = PooledTraining("test_resnet", reduction=8, lr=0.1, backbone_lr=0.01, pool_lr=0.05)
+    groups = module.configure_optimizers()["optimizer"].param_groups
+    rates = {group["name"]: group["lr"] for group in groups}
+    assert rates == {"backbone": 0.01, "pool": 0.05, "classifier": 0.1}
+
+
 def test_build_gives_the_network_that_a_training_begins_with():
     module, data = build(resolve(ONE_EPOCH))
     again, _ = build(resolve(ONE_EPOCH))

@@ -115,6 +115,22 @@ def test_label_smoothing_is_of_the_training_loss_alone():
         ),
         ({"unfreeze_epoch": 3}, "model.unfreeze_epoch needs model.freeze"),
         ({"num_classes": 1}, "a classifier needs two classes or more, got 1"),
+        ({"label_smoothing": 2.0}, "model.label_smoothing must be from 0 to 1, got 2"),
+        ({"min_share": 1.5}, "model.min_share must be from 0 to 1, got 1.5"),
+        ({"warmup_epochs": -1.0}, "model.warmup_epochs must not be negative, got -1"),
+        ({"mixup": -0.2}, "model.mixup must not be negative, got -0.2"),
+        (
+            {"backbone_options": {"drop_rate": 0.5}},
+            "has drop_rate, which the other settings of the",
+        ),
+        (
+            {"backbone_options": {"depth": 3}},
+            "{'depth': 3} do not suit patchnet: .*no option 'depth'",
+        ),
+        (
+            {"backbone": "test_resnet", "backbone_options": {"depth": 3}},
+            "{'depth': 3} do not suit test_resnet: .*unexpected keyword argument 'depth'",
+        ),
     ],
 )
 def test_settings_that_contradict_each_other(options, message):
@@ -141,6 +157,17 @@ EVERYTHING = {
     "ema": 0.9,
     "patience": 3,
 }
+
+
+@pytest.mark.slow
+def test_a_warm_up_that_never_ends_is_said(tmp_path):
+    model = {"milestones": None, "schedule": "cosine", "warmup_epochs": 1.0}
+    trainer = {"max_epochs": 1, "limit_train_batches": 1}
+    config = merge(CONFIG, {"hybrid": None, "model": model, "trainer": trainer})
+    with pytest.warns(
+        UserWarning, match=r"ends with its warm-up \(model.warmup_epochs=1, trainer.max_"
+    ):
+        run(tmp_path, config=config)
 
 
 @pytest.mark.slow

@@ -70,10 +70,14 @@ def test_the_effective_configuration_reads_back_to_itself():
             {"model": {"schedule": "cos"}},
             r"model.schedule must be steps, cosine, linear, got 'cos'",
         ),
+        (
+            {"data": {"resize": [64]}},
+            r"data.resize must be an integer or a pair such as \[256, 256\] or null, got \[64\]",
+        ),
         ({"trainer": {"strategy": {"class_path": "os.system"}}}, r"unknown key 'trainer.strategy"),
         ({"model": {"lr": "fast"}}, r"model.lr"),
         ({"hybrid": {"switch_epoch": 0}}, r"switch_epoch must be at least 1"),
-        ({"hybrid": "late"}, r"hybrid"),
+        ({"hybrid": 5}, r"hybrid must be settings such as hybrid.switch_epoch=5, or null, got 5$"),
         (
             {"hybrid": {"switch": 3}},
             r"unknown key 'hybrid.switch'; did you mean hybrid.switch_epoch",

@@ -72,6 +72,8 @@ def _explain(error: Exception) -> str:
     """What was wrong, and what to try."""
     if isinstance(error, ModuleNotFoundError) and error.name:
         return f"{error.name} is not installed; try pip install 'rootpool[train]'"
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"  # without its number
     if isinstance(error, OSError | ValueError | ImportError | FloatingPointError):
         return str(error)
     if isinstance(error, MemoryError) or _is_out_of_memory(error):

@@ -43,6 +43,13 @@ class Command:
 # --------------------------------------------------------------------------------------------------
 
 
+def _positive(text: str) -> int:
+    """A count of things that there must be one of."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a positive integer, got {text}")
+    return int(text)
+
+
 def _train_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(
@@ -51,7 +58,7 @@ def _train_arguments(parser: argparse.ArgumentParser) -> None:
         help="a name from 'rootpool recipes', or your own file.yaml; not needed with --resume --output",
     )
     add("--data", metavar="PATH", help="the images; the recipes patches-* need none")
-    add("--weights", metavar="FILE", help="a checkpoint to start from (fine-tuning)")
+    add("--weights", metavar="RUN", help=f"to start from (fine-tuning): {RUN}")
     add("--output", metavar="FOLDER", help="default: runs/RECIPE")
     add("--resume", action="store_true", help="continue from last.ckpt in the output folder")
     add(
@@ -96,7 +103,7 @@ def _predict_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--top",
         dest="count",
-        type=int,
+        type=_positive,
         default=5,
         metavar="N",
         help="classes per image (default: %(default)s)",
@@ -148,7 +155,7 @@ def _paper_arguments(parser: argparse.ArgumentParser) -> None:
     add("--methods", nargs="+", metavar="METHOD", help="default: those of each entry, and ours")
     add("--data", metavar="PATH", help="train on these images instead of the embedded ones")
     add("--recipes", metavar="FAMILY", help="such as resnet50-imagenet (default: by the data)")
-    add("--weights", metavar="FILE", help="a checkpoint to start from (fine-tuning)")
+    add("--weights", metavar="RUN", help=f"to start from (fine-tuning): {RUN}")
     add("--record", metavar="FILE", help="put the verdicts into this file, beside other networks'")
 
 

@@ -22,6 +22,8 @@ WORST = 10  # classes in the table on the screen
 def evaluate(checkpoint: str, data: str | None, output: str | None = None) -> int:
     """Print the errors of a checkpoint, and those of its worst classes."""
     _check_exists(checkpoint)
+    if output is not None and os.path.isfile(output):  # said before the work, not after it
+        raise SettingsError(f"{output} is a file, not a folder; choose another --output")
 
     from rich.console import Console
     from rich.table import Table

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -146,4 +147,5 @@ def _report(run: Run) -> None:
     written = [name for name in files if (run.output / name).is_file()]
     print(f"{run.output}: {', '.join(written)}")
     if "best.ckpt" in written:
-        print(f"next: rootpool evaluate {run.output}, or rootpool report {run.output}")
+        folder = shlex.quote(str(run.output))
+        print(f"next: rootpool evaluate {folder}, or rootpool report {folder}")

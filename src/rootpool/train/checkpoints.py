@@ -10,8 +10,9 @@ from lightning.pytorch.plugins.io import TorchCheckpointIO
 
 from rootpool.files import write_atomically
 from rootpool.models.files import load_weights_only
+from rootpool.recipes import SettingsError
 
-__all__ = ["AtomicCheckpointIO"]
+__all__ = ["AtomicCheckpointIO", "checkpoint_of"]
 
 # What a run needs to continue.
 RESUMED = {
@@ -61,3 +62,15 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         (Lightning would remove whatever path a loaded checkpoint names as the previous one.)
         """
         raise ValueError(f"the checkpoint asks to remove {path}; rootpool train did not write it")
+
+
+def checkpoint_of(path: Path) -> Path:
+    """The file itself, or the best checkpoint in the folder of a run."""
+    files = [path / "best.ckpt", path / "last.ckpt"] if path.is_dir() else [path]
+    found = next((file for file in files if file.is_file()), None)
+    if found is None:
+        where = f"in {path}" if path.is_dir() else str(path)
+        raise SettingsError(
+            f"there is no checkpoint {where}; rootpool train writes last.ckpt and best.ckpt"
+        )
+    return found

@@ -14,6 +14,7 @@ from torchmetrics.classification import MulticlassConfusionMatrix
 from rootpool.models.files import load_weights_only
 from rootpool.recipes import SettingsError
 
+from .checkpoints import checkpoint_of
 from .data import EMBEDDED, BadImageError, ImageFiles, ImageSplits, decode_image
 from .data.flat import is_flat
 from .data.readers import EXTENSIONS, class_folders, read_classes
@@ -76,18 +77,6 @@ def load_run(checkpoint: str | Path) -> TrainedRun:
             f"{path} is not a checkpoint of rootpool train ({type(error).__name__}: {error}); for those of "
             "other repositories see rootpool.models.load_checkpoint"
         ) from error
-
-
-def checkpoint_of(path: Path) -> Path:
-    """The file itself, or the best checkpoint in the folder of a run."""
-    files = [path / "best.ckpt", path / "last.ckpt"] if path.is_dir() else [path]
-    found = next((file for file in files if file.is_file()), None)
-    if found is None:
-        where = f"in {path}" if path.is_dir() else str(path)
-        raise SettingsError(
-            f"there is no checkpoint {where}; rootpool train writes last.ckpt and best.ckpt"
-        )
-    return found
 
 
 # --------------------------------------------------------------------------------------------------

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, Literal
 
 import lightning.pytorch as pl
 import torch
 import torch.nn.functional as F
+from lightning.pytorch.utilities import rank_zero_warn
 from torch import Tensor, nn
 from torchmetrics import MeanMetric
 from torchmetrics.classification import MulticlassAccuracy
 
-from rootpool.models import create_model, load_checkpoint, parameter_groups
+from rootpool.models import PooledClassifier, create_model, load_checkpoint, parameter_groups
 from rootpool.models.spec import FETCHING
 from rootpool.nn import covariance_pools, learned_values, resolve_pool, set_method
 from rootpool.recipes import SettingsError
 
-from .optimisation import make_mixture, make_optimizer, make_schedule
+from .checkpoints import checkpoint_of
+from .optimisation import check_ranges, make_mixture, make_optimizer, make_schedule
 from .sampling import derive_seed
 
 __all__ = ["PooledTraining", "rebuild"]
@@ -38,7 +41,8 @@ class PooledTraining(pl.LightningModule):
             choice.
         compute_dtype: what the pooling computes in; None for float64 where the device has it.
         num_classes: outputs of the classifier.
-        weights: a checkpoint to start from; its classifier is left out when its number of classes differs.
+        weights: a checkpoint to start from, or the folder of a run; its classifier is left out when its
+            number of classes differs.
         freeze: ``backbone``, or how many of its stages (the stem is the first) stay as they are.
         unfreeze_epoch: the epoch at whose beginning they begin to learn; None for never.
         drop_rate: dropout before the classifier.
@@ -47,6 +51,8 @@ class PooledTraining(pl.LightningModule):
         lr: initial learning rate (of the classifier, when ``backbone_lr`` is given).
         backbone_lr: initial learning rate of everything before the classifier; None for ``lr``, 0 to leave it
             as it is.
+        pool_lr: initial learning rate of the reduction, where it is new and the backbone is not; None for
+            ``backbone_lr``.
         momentum: of SGD, and of others that have one.
         weight_decay: of the optimizer.
         decay_norms: whether weight decay is for norm layers and biases too.
@@ -78,6 +84,7 @@ class PooledTraining(pl.LightningModule):
         optimizer_options: dict[str, Any] | None = None,
         lr: float = 0.1,
         backbone_lr: float | None = None,
+        pool_lr: float | None = None,
         momentum: float = 0.9,
         weight_decay: float = 1e-4,
         decay_norms: bool = True,
@@ -93,6 +100,7 @@ class PooledTraining(pl.LightningModule):
     ) -> None:
         super().__init__()
         self.save_hyperparameters()
+        check_ranges(self.hparams)
         if num_classes < 2:
             raise SettingsError(
                 f"a classifier needs two classes or more, got {num_classes}; the data must have a folder "
@@ -106,17 +114,17 @@ class PooledTraining(pl.LightningModule):
         if unfreeze_epoch is not None and not freeze:
             raise SettingsError("model.unfreeze_epoch needs model.freeze, such as backbone")
         self.milestones = sorted(milestones or [])
-        self.model = create_model(
+        self.model = _create_model(
             backbone,
+            backbone_options or {},
             pool=resolve_pool(method, **(method_options or {})),
             num_classes=num_classes,
             reduction=reduction,
             compute_dtype=None if compute_dtype is None else getattr(torch, compute_dtype),
             drop_rate=drop_rate,
-            **(backbone_options or {}),
         )
         if weights is not None:
-            load_checkpoint(weights, self.model, num_classes=num_classes)
+            load_checkpoint(checkpoint_of(Path(weights)), self.model, num_classes=num_classes)
         if freeze:
             self.model.freeze(freeze)
         self._mix = make_mixture(mixup, cutmix, num_classes)
@@ -243,6 +251,7 @@ class PooledTraining(pl.LightningModule):
             self.model,
             lr=options["lr"],
             backbone_lr=backbone_lr,
+            pool_lr=options["pool_lr"],
             decay_norms=options["decay_norms"],
         )
         if later:
@@ -275,11 +284,20 @@ class PooledTraining(pl.LightningModule):
         by_epoch = self.hparams["schedule"] == "steps" and not self.hparams["warmup_epochs"]
         if by_epoch or self._trainer is None:
             return 1.0, 1.0
-        epochs, steps = self.trainer.max_epochs, self.trainer.estimated_stepping_batches
-        if not epochs or epochs < 1:
+        epochs = self.trainer.max_epochs
+        if epochs == 0:
+            return 1.0, 1.0
+        steps = self.trainer.estimated_stepping_batches
+        if epochs is None or epochs < 1:
             raise SettingsError(
                 f"model.schedule={self.hparams['schedule']} must know how long the training is; give "
                 "trainer.max_epochs"
+            )
+        warmup = self.hparams["warmup_epochs"]
+        if warmup >= epochs and not self.trainer.fast_dev_run:  # type: ignore[attr-defined]
+            rank_zero_warn(
+                f"the training ends with its warm-up (model.warmup_epochs={warmup:g}, trainer.max_epochs="
+                f"{epochs}), and never learns at its full rate"
             )
         return float(epochs), max(float(steps), 1.0)
 
@@ -299,6 +317,24 @@ class PooledTraining(pl.LightningModule):
             for name, state in checkpoint.get("metrics", {}).items():
                 for key, value in state.items():
                     setattr(self.metrics[name], key, value.to(self.device))
+
+
+def _create_model(name: str, options: Mapping[str, Any], **decided: Any) -> PooledClassifier:
+    """The network; options that it does not have, or that are settings of their own, are mistakes."""
+    twice = sorted({*decided, "name"} & options.keys())
+    if twice:
+        raise SettingsError(
+            f"model.backbone_options has {', '.join(twice)}, which the other settings of the model and the "
+            "data decide; see model.method, model.reduction, model.compute_dtype and model.drop_rate"
+        )
+    try:
+        return create_model(name, **decided, **options)
+    except TypeError as error:
+        if not options:
+            raise
+        raise SettingsError(
+            f"model.backbone_options {dict(options)} do not suit {name}: {error}"
+        ) from error
 
 
 def _state(metric: Any) -> dict[str, Tensor]:

@@ -17,12 +17,37 @@ from torchvision.transforms import v2
 from rootpool.recipes import SettingsError
 from rootpool.unknown import unknown_name
 
-__all__ = ["SCHEDULES", "make_mixture", "make_optimizer", "make_schedule", "optimizer_names"]
+__all__ = [
+    "SCHEDULES",
+    "check_ranges",
+    "make_mixture",
+    "make_optimizer",
+    "make_schedule",
+    "optimizer_names",
+]
 
 DECAY = 0.1  # of the learning rate at a milestone
 FROM = 1e-2  # the share of the rate that a warm-up begins with
+# What makes sense of a number, by its name among the settings of a model.
+RANGES = {
+    "cutmix": (0, math.inf),
+    "drop_rate": (0, 1),
+    "label_smoothing": (0, 1),
+    "min_share": (0, 1),
+    "mixup": (0, math.inf),
+    "momentum": (0, 1),
+    "warmup_epochs": (0, math.inf),
+}
 # They want a closure, sparse gradients or matrices alone.
 _UNUSABLE = {"lbfgs", "sparseadam", "muon", "optimizer"}
+
+
+def check_ranges(options: Mapping[str, Any]) -> None:
+    """Raise for a number that torch would refuse in the middle of a step, or would take without a word."""
+    for name, (low, high) in RANGES.items():
+        if not low <= options[name] <= high:
+            wanted = "must not be negative" if high == math.inf else f"must be from {low} to {high}"
+            raise SettingsError(f"model.{name} {wanted}, got {options[name]:g}")
 
 
 def _of_torch() -> dict[str, type[Optimizer]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ import lightning.pytorch as pl
 import torch
 import yaml
 from jsonargparse import Namespace
+from lightning.pytorch.accelerators import CPUAccelerator
 from lightning.pytorch.callbacks import (
     Callback,
     Checkpoint,
@@ -34,6 +37,7 @@ from .datamodule import ImageData
 from .failures import explained_deaths
 from .hybrid import HybridProtocol
 from .logs import make_loggers
+from .memory import freed_memory_kept
 from .module import PooledTraining
 from .nonfinite import NonFiniteGuard
 from .progress import watching
@@ -90,8 +94,10 @@ class Run:
         if first:
             remove_parts(self.output)
             write_atomically(config, as_yaml(self.settings))
+        on_cpu = isinstance(self.trainer.accelerator, CPUAccelerator)
+        memory = freed_memory_kept() if on_cpu else contextlib.nullcontext()
         try:
-            with quiet_lightning(), explained_deaths(), self.guard.reporting():
+            with quiet_lightning(), explained_deaths(), self.guard.reporting(), memory:
                 self.trainer.fit(
                     self.module,
                     datamodule=self.data,
@@ -142,6 +148,7 @@ def prepare(
             when a run would be continued with other settings; when images are too small for the network.
     """
     output = Path(output)
+    _check_numbers(settings)
     ImageData.check_root(settings.data.root)
     _check_output(output, resume, settings)
     module, data = build(settings)
@@ -237,7 +244,33 @@ def _callbacks(settings: Namespace, output: Path) -> list[Callback]:
 # Mistakes that would cost an epoch, or all of them
 
 
+# The least that a number may be, where Lightning takes less without a word or stops with its own error.
+_LEAST = {
+    "patience": 0,
+    "save_every": 0,
+    "seed": 0,
+    "spectrum_every": 0,
+    "trainer.accumulate_grad_batches": 1,
+    "trainer.gradient_clip_val": 0,
+}
+
+
+def _check_numbers(settings: Namespace) -> None:
+    for name, least in _LEAST.items():
+        value = settings[name]
+        if value is not None and value < least:
+            raise SettingsError(f"{name} must be at least {least}, got {value}")
+    if settings.patience and settings.trainer.limit_val_batches == 0:
+        raise SettingsError(
+            f"patience={settings.patience} waits for a lower validation error, and "
+            "trainer.limit_val_batches=0 leaves out the validation; leave out one of them"
+        )
+
+
 def _check_output(output: Path, resume: bool, settings: Namespace) -> None:
+    there = next(path for path in (output, *output.absolute().parents) if path.exists())
+    if not there.is_dir():
+        raise SettingsError(f"{there} is a file, not a folder; choose another --output")
     # Other ranks would meet what rank zero has written a moment ago.
     if getattr(rank_zero_only, "rank", 0) or not (output / CONFIG).exists():
         return
@@ -262,14 +295,14 @@ def _check_classes(checkpoint: Path, module: PooledTraining) -> None:
 
 
 def _map_shape(module: PooledTraining, data: ImageData) -> tuple[int, ...]:
-    """Channels and positions of the map that is pooled; a single position is an error."""
+    """Channels and positions of the map that is pooled, the larger of two; a single position is an error."""
     image, _ = data.splits.val[0]
     backbone, training = module.model.backbone, module.training
     name, size = module.hparams["backbone"], " x ".join(map(str, image.shape))
     module.eval()
     try:
         with torch.no_grad():
-            shape = tuple(backbone(image.unsqueeze(0)).shape[1:])
+            features = backbone(image.unsqueeze(0))
     except (RuntimeError, AssertionError, ValueError, TypeError) as error:
         wanted = " x ".join(map(str, getattr(backbone, "input_size", ("?",))))
         raise SettingsError(
@@ -278,6 +311,8 @@ def _map_shape(module: PooledTraining, data: ImageData) -> tuple[int, ...]:
         ) from error
     finally:
         module.train(training)
+    maps = features.values() if isinstance(features, Mapping) else [features]
+    shape = max((tuple(map.shape[1:]) for map in maps), key=math.prod)
     if covariance_pools(module) and torch.Size(shape[1:]).numel() == 1:
         raise SettingsError(
             f"images of {size} leave one position of the map of {name}, which has no covariance: nothing "

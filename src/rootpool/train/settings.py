@@ -79,11 +79,13 @@ def _in_short(error: Exception, config: Mapping[str, Any]) -> str:
     key = found.group(1) if found else ""
     action = next((action for action in parser()._actions if action.dest == key), None)
     wanted = getattr(action, "_typehint", None)
-    if action is None or wanted is None or key == "hybrid":
-        return str(error)
     value: Any = config
     for part in key.split("."):
         value = value.get(part) if isinstance(value, Mapping) else None
+    if key == "hybrid" and not isinstance(value, Mapping):
+        return f"hybrid must be settings such as hybrid.switch_epoch=5, or null, got {value!r}"
+    if action is None or wanted is None or key == "hybrid":
+        return str(error)
     return f"{key} must be {_described(wanted)}, got {value!r}"
 
 
@@ -101,6 +103,8 @@ def _described(wanted: Any) -> str:
         return "null"
     if get_origin(wanted) is list:
         return f"a list such as [{_EXAMPLES.get(get_args(wanted)[0], '...')}]"
+    if get_origin(wanted) is tuple:
+        return "a pair such as [256, 256]"
     return _TYPES.get(wanted, getattr(wanted, "__name__", str(wanted)))
 
 

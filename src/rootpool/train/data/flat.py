@@ -53,7 +53,7 @@ def split_classes(
         if len(members) < 2:
             raise ValueError(
                 f"{members[0][0]} is the only image of its class; a split into training and validation needs "
-                "two or more"
+                "two or more: add another, or remove the folder"
             )
         random.Random(f"{seed} {label}").shuffle(members)
         count = min(max(round(share * len(members)), 1), len(members) - 1)
