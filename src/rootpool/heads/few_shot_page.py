@@ -52,9 +52,10 @@ def few_shot_blocks(results: Sequence[FewShotResult]) -> list[Block]:
             f"{episodes} episodes of {WAYS} species each, drawn from those whose number is divisible by 4 "
             "(50 of CUB), as in Chen et al. (2019) and DeepBDC. Each species has 1 or 5 labelled photographs "
             f"and {QUERIES} to name. All photographs of these species take part, from the training list and "
-            "the test list. Vectors are pooled from the frozen features of the centre square and have length 1. "
-            "Nearest means learn nothing. The logistic regression has free biases and one penalty, C of "
-            f"{', '.join(f'{C:g}' for C in PENALTIES)}, chosen by episodes of the species 2, 6, 10 and so on."
+            "the test list. Vectors are pooled from the frozen features of the centre square and have "
+            "length 1. Nearest means learn nothing. The logistic regression has free biases and one "
+            f"penalty, C of {', '.join(f'{C:g}' for C in PENALTIES)}, chosen by episodes of the species "
+            "2, 6, 10 and so on."
         ),
         _table(results, episodes),
         *(_picture(results, shots) for shots in SHOTS),
