@@ -39,6 +39,7 @@ from .rows import Row
 __all__ = ["Birds", "field_page"]
 
 Birds: TypeAlias = BirdStudy
+UNITS = {"log_condition": " (For points read decimal logarithms.)"}
 
 
 def field_page(
@@ -131,7 +132,9 @@ def _claim(claim: FollowUp, judged: Mapping[str, Sequence[Judged]]) -> list[Bloc
     for place, found in judged.items():
         for j in found:
             blocks.append(Note(f"{place.capitalize()}: {j.answer.text}", TONES[j.answer.verdict]))
-            caption = f"{place}: {j.question.text}"
+            caption = f"{place.capitalize()}: {j.question.text}{UNITS.get(j.question.value, '')}"
+            if "few" in place:
+                caption += " (For seeds read episodes.)"
             tables.append(comparison_table(j.comparisons, caption=caption))
     return [*blocks, Details("All comparisons", tables)]
 
