@@ -157,6 +157,7 @@ def test_views_are_two_and_say_what_they_are():
     ("options", "message"),
     [
         ({"table": "mian"}, "table must be one of main, methods, .*got 'mian'"),
+        ({"table": "all", "heads": ["exct"]}, "unknown head 'exct'; .*exact"),
         ({"measure_on": "train"}, "measure_on must be test or held-out, got 'train'"),
     ],
 )

@@ -168,8 +168,8 @@ def test_the_page_has_every_claim_and_every_method():
 def test_the_command_makes_the_parts_that_are_asked_for(monkeypatch, tmp_path, capsys):
     calls = []
 
-    def heads(data, output, *, table, seeds, workers):
-        calls.append((table, seeds))
+    def heads(data, output, *, table, heads, seeds, workers):
+        calls.append((table, heads, seeds))
         return birds(seeds)
 
     def few(data, output, *, episodes, workers):
@@ -181,7 +181,7 @@ def test_the_command_makes_the_parts_that_are_asked_for(monkeypatch, tmp_path, c
     page = tmp_path / "docs" / "field.md"
     options = [f"--output={tmp_path}", f"--birds={tmp_path}", f"--markdown={page}"]
     assert main(["field", "birds", "few-shot", *options, "--bird-seeds=1", "--episodes=10"]) == 0
-    assert calls == [("all", 1), ("few-shot", 10)]
+    assert calls == [("all", None, 1), ("few-shot", 10)]
     text = page.read_text(encoding="utf-8")
     assert "rootpool field birds few-shot --birds CUB_200_2011 --bird-seeds 1 --episodes 10" in text
     assert "In miniature" not in text

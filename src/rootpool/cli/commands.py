@@ -184,6 +184,7 @@ def _field_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="repetitions of every head (default: %(default)s)",
     )
+    add("--methods", nargs="+", metavar="METHOD", help="of the heads (default: all, and dropcov)")
     add(
         "--episodes",
         type=int,

@@ -34,6 +34,7 @@ def field(
     birds: str | None = None,
     features: str | Path = "runs/birds",
     bird_seeds: int = 5,
+    methods: Sequence[str] | None = None,
     episodes: int = 2000,
     markdown: str | Path | None = None,
 ) -> int:
@@ -48,6 +49,7 @@ def field(
         birds: CUB-200-2011, for heads on frozen features and for episodes.
         features: the folder of ``rootpool birds``, where the features and heads are kept.
         bird_seeds: repetitions of every head.
+        methods: those that are compared as heads; None for all, and DropCov.
         episodes: of few shots.
         markdown: where to write the Markdown page instead of the output.
     """
@@ -65,10 +67,10 @@ def field(
             miniatures[plan.family] = follow_up_rows(Measured(plan, trials, results, folder))
     study = few = None
     if birds is not None and "birds" in chosen:
-        study = _heads(birds, features, bird_seeds, workers)
+        study = _heads(birds, features, methods, bird_seeds, workers)
     if birds is not None and "few-shot" in chosen:
         few = _few_shot(birds, features, episodes, workers)
-    command = _command(chosen, seeds, birds, bird_seeds, episodes)
+    command = _command(chosen, seeds, birds, bird_seeds, methods, episodes)
     write_page(field_page(miniatures, study, few, command), trained, output, markdown, console)
     return 0
 
@@ -84,10 +86,16 @@ def _parts(parts: Sequence[str], birds: str | None) -> list[str]:
     return ["miniature"] if birds is None else list(SETTINGS)
 
 
-def _heads(data: str, features: str | Path, seeds: int, workers: int | None) -> Birds:
+def _heads(
+    data: str,
+    features: str | Path,
+    methods: Sequence[str] | None,
+    seeds: int,
+    workers: int | None,
+) -> Birds:
     from rootpool.heads.birds import run
 
-    return run(data, features, table="all", seeds=seeds, workers=workers)
+    return run(data, features, table="all", heads=methods, seeds=seeds, workers=workers)
 
 
 def _few_shot(
@@ -99,7 +107,12 @@ def _few_shot(
 
 
 def _command(
-    parts: Sequence[str], seeds: int, birds: str | None, bird_seeds: int, episodes: int
+    parts: Sequence[str],
+    seeds: int,
+    birds: str | None,
+    bird_seeds: int,
+    methods: Sequence[str] | None,
+    episodes: int,
 ) -> str:
     """The command as a reader would give it, without paths of this machine."""
     words = ["rootpool field"]
@@ -107,5 +120,6 @@ def _command(
     words += [f"--seeds {seeds}"] if "miniature" in parts else []
     words += [] if birds is None else ["--birds CUB_200_2011"]
     words += [f"--bird-seeds {bird_seeds}"] if "birds" in parts else []
+    words += [] if methods is None or "birds" not in parts else ["--methods", *methods]
     words += [f"--episodes {episodes}"] if "few-shot" in parts else []
     return " ".join(words)
