@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -50,7 +50,11 @@ class Branch:
     length: float = 4.0
     power: float = 1.0
     options: tuple[tuple[str, float], ...] = ()
-    drop: ClassVar[str | None] = None
+
+    @property
+    def drop(self) -> str | None:
+        """The dropout before the covariance, by its name; none here."""
+        return None
 
     def pool(self, channels: int) -> CovariancePool | AveragePool:
         """The module."""
@@ -75,9 +79,17 @@ class Branch:
 
 @dataclass(frozen=True)
 class DropBranch(Branch):
-    """The same with adaptive dropout of channels before the covariance (DropCov)."""
+    """The same with dropout of channels before the covariance (DropCov).
 
-    drop: ClassVar[str | None] = "adaptive"
+    Args:
+        dropout: its name, ``"adaptive"``. A field of its own, so that branches of before keep their keys.
+    """
+
+    dropout: str = "adaptive"
+
+    @property
+    def drop(self) -> str | None:
+        return self.dropout
 
 
 @dataclass(frozen=True)
