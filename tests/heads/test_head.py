@@ -5,6 +5,8 @@ import pytest
 import torch
 
 from rootpool.heads import Branch, FeatureCache, Head, Schedule, predict, train_head
+from rootpool.heads.head import DropBranch
+from rootpool.jobs import stable_key
 from rootpool.nn import METHODS
 
 CLASSES, PER_CLASS = 3, 16
@@ -48,6 +50,21 @@ def test_the_same_seed_gives_the_same_head(data):
         assert torch.equal(a, b)
     other = train_head(head, cache, labels, CLASSES, seed=2)
     assert not torch.equal(other[1].weight, first[1].weight)
+
+
+def test_dropped_channels_follow_the_seed_and_are_there_in_training_alone(data):
+    cache, labels = data
+    head = Head((DropBranch("late", "covariance", 5),), SCHEDULE)
+    before = torch.random.get_rng_state()
+    first, second, other = (
+        train_head(head, cache, labels, CLASSES, seed=seed) for seed in (1, 1, 2)
+    )
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert torch.equal(first[1].weight, second[1].weight)
+    assert not torch.equal(first[1].weight, other[1].weight)
+    assert torch.equal(predict(first, cache), predict(first, cache))
+    assert "pools.0.drop.convolution.weight" in first[0].state_dict()
+    assert stable_key(head) != stable_key(Head((Branch("late", "covariance", 5),), SCHEDULE))
 
 
 def test_only_the_chosen_images_are_seen(data):

@@ -16,6 +16,7 @@ from rootpool.nn import (
     METHODS,
     WHITENING_METHODS,
     CholeskyWhitening,
+    ISqrtCov,
     Length,
     MatrixLog,
     NewtonWhitening,
@@ -138,11 +139,14 @@ def complete(U: Tensor) -> Tensor:
     return torch.linalg.qr(U, mode="complete")[0]
 
 
-def isqrt_value(compute: torch.dtype, batch: FeatureBatch, outputs: Outputs) -> Figures:
+def isqrt_value(
+    compute: torch.dtype, batch: FeatureBatch, outputs: Outputs, iterations: int = 5
+) -> Figures:
     lam, U = batch.s.square(), batch.U
-    expected = (U * newton_schulz_of(lam, 5).unsqueeze(-2)) @ U.mT
+    expected = (U * newton_schulz_of(lam, iterations).unsqueeze(-2)) @ U.mT
     Q = times_power_of_two(outputs[0], -batch.exponent)
-    scale = 8 * unit(batch, compute, size(expected)) * cast(batch, compute)
+    # A step multiplies rounding errors in the null space of P by up to 1.5.
+    scale = 1.05 * 1.5**iterations * unit(batch, compute, size(expected)) * cast(batch, compute)
     return {"|Q - Q by numbers|": ratio(Q - expected, scale)}
 
 
@@ -368,6 +372,36 @@ def schulz_gradient(
     return where(~rough, {"|g - g by torch|": ratio(g - expected, scale)})
 
 
+def lyapunov_gradient(
+    iterations: int,
+    compute: torch.dtype,
+    batch: FeatureBatch,
+    outputs: Outputs,
+    upstream: Upstream,
+    g: Tensor,
+) -> Figures:
+    """Against the equation solved in the eigenbasis, number by number, as many steps of it."""
+    U = complete(batch.U)
+    lam = torch.cat([batch.s.square(), batch.s.new_zeros(len(batch), batch.d)], 1)[:, : batch.d]
+    q = newton_schulz_of(lam, iterations)
+    norm = q.norm(dim=1)[:, None, None]
+    b, weight = (q / torch.where(norm == 0, 1, norm)[:, 0]), 1 / torch.where(norm == 0, 1, norm)
+    for _ in range(iterations):
+        one, other = b.unsqueeze(-1), b.unsqueeze(-2)
+        weight = weight * (1.5 - 0.5 * (one.square() + other.square() - one * other))
+        b = 1.5 * b - 0.5 * b**3
+    one, other = b.unsqueeze(-1), b.unsqueeze(-2)
+    weight = weight * (one + other - 1.5 * one * other)
+    S = symmetric(upstream[0].double())
+    Y = U @ (weight * (U.mT @ S @ U)) @ U.mT
+    expected = 2 * Y @ batch.A
+    expected = (expected - expected.mean(-1, keepdim=True)) / math.sqrt(batch.R.shape[-1])
+    rough = (batch.grain(1) > 1.5 * batch.eps) | (cast(batch, compute) > 1e4)
+    # Errors grow by up to 1.5 per step in the root, and in the equation that is solved with it.
+    scale = 2.25**iterations * unit(batch, compute, size(expected) + size(S), degree=0)
+    return where(~rough, {"|g - g by numbers|": ratio(g - expected, scale * cast(batch, compute))})
+
+
 # --------------------------------------------------------------------------------------------------
 # What must work
 
@@ -514,6 +548,21 @@ def through_covariance(name: str, compute: torch.dtype) -> Check:
     )
 
 
+def lyapunov(iterations: int) -> Check:
+    """Newton-Schulz to convergence; in float32 the errors of so many steps are too large to see others."""
+    compute = torch.float64
+    status = functools.partial(squares, 1, compute)
+    return Check(
+        functools.partial(pool, ISqrtCov(iterations, backward="lyapunov"), compute),
+        where_in_range(functools.partial(isqrt_value, iterations=iterations), compute),
+        where_in_range(functools.partial(lyapunov_gradient, iterations), compute),
+        status,
+        status,
+        applies=functools.partial(fits, compute),
+        company=True,
+    )
+
+
 WHITENINGS: dict[str, WhiteningMethod] = {
     name: method() for name, method in WHITENING_METHODS.items()
 }
@@ -615,6 +664,7 @@ FEATURE_CHECKS = {
         for name in (*(name for name in METHODS if name not in SPECTRAL), "gap")
         for suffix, compute in COMPUTE.items()
     },
+    "isqrt-cov 15, lyapunov": lyapunov(15),
     "svd-topn 2": Check(
         functools.partial(pool, SVDTopN(2), torch.float64),
         value_status=functools.partial(ends_of_range, torch.float64),

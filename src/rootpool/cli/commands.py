@@ -171,7 +171,39 @@ def _why_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="repetitions with --data and --birds (default: %(default)s)",
     )
+    _features_argument(parser)
+
+
+def _field_arguments(parser: argparse.ArgumentParser) -> None:
+    _study_arguments(parser, "field", seeds=5)
+    add = parser.add_argument
     add(
+        "parts",
+        nargs="*",
+        metavar="PART",
+        help="miniature, birds, few-shot (default: all, or without --birds the first)",
+    )
+    add("--birds", metavar="FOLDER", help="CUB-200-2011, for heads and episodes of few shots")
+    add(
+        "--bird-seeds",
+        type=int,
+        default=5,
+        metavar="N",
+        help="repetitions of every head (default: %(default)s)",
+    )
+    add("--methods", nargs="+", metavar="METHOD", help="of the heads (default: all, and dropcov)")
+    add(
+        "--episodes",
+        type=int,
+        default=2000,
+        metavar="N",
+        help="of few shots (default: %(default)s)",
+    )
+    _features_argument(parser)
+
+
+def _features_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
         "--features",
         default="runs/birds",
         metavar="FOLDER",
@@ -241,6 +273,13 @@ COMMANDS = {
         "rootpool why\nrootpool why --seeds 20 --data CIFAR10 --birds CUB_200_2011",
         _why_arguments,
         "rootpool.paper.why:why",
+        AGAIN,
+    ),
+    "field": Command(
+        "try what was published since the paper: in miniature, on birds, with few shots",
+        "rootpool field --seeds 6\nrootpool field few-shot --birds CUB_200_2011",
+        _field_arguments,
+        "rootpool.paper.field:field",
         AGAIN,
     ),
     "train": Command(

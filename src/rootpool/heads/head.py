@@ -26,7 +26,7 @@ from rootpool.nn import (
 
 from .cache import FeatureCache
 
-__all__ = ["Branch", "Head", "Schedule", "predict", "train_head"]
+__all__ = ["Branch", "DropBranch", "Head", "Schedule", "predict", "train_head"]
 
 EVALUATION_BATCH = 64
 
@@ -51,18 +51,45 @@ class Branch:
     power: float = 1.0
     options: tuple[tuple[str, float], ...] = ()
 
+    @property
+    def drop(self) -> str | None:
+        """The dropout before the covariance, by its name; none here."""
+        return None
+
     def pool(self, channels: int) -> CovariancePool | AveragePool:
         """The module."""
         scaling = Length(self.length, self.power)
         method = resolve_pool(self.method, **dict(self.options))
         with torch.random.fork_rng(devices=[]):
-            pool = make_pool(channels, method, self.reduction, output="isometric", scaling=scaling)
+            pool = make_pool(
+                channels,
+                method,
+                self.reduction,
+                output="isometric",
+                scaling=scaling,
+                drop=self.drop,
+            )
         # PyTorch's own initialisation, for which the rates of the schedules were chosen: its weights are
         # smaller than those of CovariancePool and learn faster.
         for layer in pool.reduction.children():
             if isinstance(layer, nn.Conv2d):
                 layer.reset_parameters()
         return pool
+
+
+@dataclass(frozen=True)
+class DropBranch(Branch):
+    """The same with dropout of channels before the covariance (DropCov).
+
+    Args:
+        dropout: its name, ``"adaptive"``. A field of its own, so that branches of before keep their keys.
+    """
+
+    dropout: str = "adaptive"
+
+    @property
+    def drop(self) -> str | None:
+        return self.dropout
 
 
 @dataclass(frozen=True)
@@ -117,7 +144,7 @@ def train_head(
         cache: the features.
         labels: ``(n,)``, of all images in the cache.
         num_classes: of the classifier.
-        seed: for initialisation, order and views. Torch's global generator is left as it was.
+        seed: for initialisation, order, views and dropout. Torch's global generator is left as it was.
         images: indices of the images to train on; None for all.
         on_epoch: called with the number of the epoch and its mean loss.
 
@@ -129,31 +156,31 @@ def train_head(
     images = torch.arange(len(cache)) if images is None else images
     cache = cache.select(branch.stage for branch in head.branches)
     schedule = head.schedule
+    order = torch.Generator().manual_seed(seed)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         module = head.module(cache.channels, num_classes)
-    order = torch.Generator().manual_seed(seed)
-    optimizer = _optimizer(module, schedule)
-    batches = max(1, len(images) // schedule.batch_size)
-    rates = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, schedule.epochs * batches)
-    for epoch in range(schedule.epochs):
-        total = 0.0
-        shuffled = images[torch.randperm(len(images), generator=order)]
-        for batch in shuffled.tensor_split(batches):
-            views = torch.randint(cache.views, batch.shape, generator=order)
-            logits = module(cache.batch(batch, views))
-            loss = F.cross_entropy(logits, labels[batch])
-            if not loss.isfinite():
-                raise FloatingPointError(
-                    f"the loss of the head became {loss.item():g} in epoch {epoch} with seed {seed}; try "
-                    f"lower rates than {schedule.reduction_rate:g} and {schedule.classifier_rate:g}"
-                )
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            rates.step()
-            total += loss.item()
-        on_epoch(epoch, total / batches)
+        optimizer = _optimizer(module, schedule)
+        batches = max(1, len(images) // schedule.batch_size)
+        rates = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, schedule.epochs * batches)
+        for epoch in range(schedule.epochs):
+            total = 0.0
+            shuffled = images[torch.randperm(len(images), generator=order)]
+            for batch in shuffled.tensor_split(batches):
+                views = torch.randint(cache.views, batch.shape, generator=order)
+                logits = module(cache.batch(batch, views))
+                loss = F.cross_entropy(logits, labels[batch])
+                if not loss.isfinite():
+                    raise FloatingPointError(
+                        f"the loss of the head became {loss.item():g} in epoch {epoch} with seed {seed}; try "
+                        f"lower rates than {schedule.reduction_rate:g} and {schedule.classifier_rate:g}"
+                    )
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                rates.step()
+                total += loss.item()
+            on_epoch(epoch, total / batches)
     return module.eval()
 
 

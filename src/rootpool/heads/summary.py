@@ -101,9 +101,17 @@ def summary(results: Sequence[HeadResult]) -> list[Summary]:
 
 
 def results_table(
-    heads: Mapping[str, Head], results: Sequence[HeadResult], caption: str = ""
+    heads: Mapping[str, Head],
+    results: Sequence[HeadResult],
+    caption: str = "",
+    *,
+    interval: bool = False,
 ) -> Table:
-    """The summary as a table: for a page, or by :func:`for_terminal` for a terminal."""
+    """The summary as a table: for a page, or by :func:`for_terminal` for a terminal.
+
+    With ``interval`` differences have half of their 95 % interval, else their standard error.
+    """
+    factor = 1.96 if interval else 1.0
     first = next(iter(heads))
     rows: list[list[Cell]] = []
     for row in summary(results):
@@ -113,7 +121,7 @@ def results_table(
                 row.head,
                 Number(row.mean, row.spread),
                 Number(row.accuracy5),
-                None if d is None else Number(d.difference, d.error, "+.2f"),
+                None if d is None else Number(d.difference, factor * d.error, "+.2f"),
                 Number(row.seconds, form=".0f"),
                 " + ".join(_describe(branch) for branch in heads[row.head].branches),
             ]
@@ -133,6 +141,7 @@ def _describe(branch: Branch) -> str:
         parts.insert(1, f"1x1 to {branch.reduction}")
     if branch.power != 1:
         parts.append(f"power {branch.power:g}")
+    parts += [] if branch.drop is None else [f"{branch.drop} dropout of channels"]
     return ", ".join([*parts, f"length {branch.length:g}"])
 
 

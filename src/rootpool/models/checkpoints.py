@@ -137,6 +137,7 @@ def _make(
         scaling=spec.scaling,
         drop_rate=spec.drop_rate,
         tokens=spec.tokens,
+        drop=spec.drop,
         **{**spec.options, **options},
     )
     with torch.device("meta"):  # without memory: first check that the description fits the weights

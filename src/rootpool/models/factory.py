@@ -89,6 +89,7 @@ def create_model(
     compute_dtype: torch.dtype | None = None,
     output: str = "triangle",
     scaling: Scaling | None = None,
+    drop: str | None = None,
     drop_rate: float = 0.0,
     tokens: str = PATCHES,
     pretrained: bool = False,
@@ -108,9 +109,11 @@ def create_model(
         reduction: channels after a 1x1 convolution before the covariance; 0 for no reduction. None
             stands for the preset's, or for 256 if the backbone is wider, as in the paper (not for gap).
         compute_dtype: the precision of covariance and normalisation; None for float64 where the device
-            has it. This, ``output`` and ``scaling`` are for pools given by name.
+            has it. This, ``output``, ``scaling`` and ``drop`` are for pools given by name.
         output: ``"triangle"``, ``"isometric"`` or ``"matrix"``, as in :class:`rootpool.nn.CovariancePool`.
         scaling: of the pooled vectors, such as ``rootpool.nn.Length(1.0)``.
+        drop: ``"adaptive"`` for :class:`rootpool.nn.AdaptiveChannelDropout` of the features before the
+            covariance (DropCov, with ``pool="covariance"``); None for none.
         drop_rate: dropout of the pooled vectors, before the last layer.
         tokens: of a transformer, which of its tokens are pooled. ``"patches"``: those of the image alone.
             ``"all"``: class and register tokens too. ``"class+patches"``: two branches, as in SoT, the class
@@ -149,8 +152,14 @@ def create_model(
             scaling,
             drop_rate,
             tokens,
+            drop,
         )
-    options = {"compute_dtype": compute_dtype, "output": output, "scaling": scaling}
+    options = {
+        "compute_dtype": compute_dtype,
+        "output": output,
+        "scaling": scaling,
+        "drop": drop,
+    }
     head = _pool(pool, parts, reduction, default, options)
     if tokens == BRANCHES:
         head = _beside_first_order(head, parts.backbone.num_features, pool)
@@ -192,8 +201,9 @@ def _pool(
         return pool
     vanilla = pool == "gap"
     if vanilla and parts.vanilla is not None:
-        if reduction:
-            raise ValueError("the original pooling of this network has no reduction; leave it out")
+        if reduction or options["drop"]:
+            extra = "reduction" if reduction else "drop"
+            raise ValueError(f"the original pooling of this network has no {extra}; leave it out")
         return parts.vanilla
     if reduction is None and not vanilla and default is not None and channels > default:
         reduction = default

@@ -42,6 +42,7 @@ class ModelSpec:
     scaling: Scaling | None = None
     drop_rate: float = 0.0
     tokens: str = PATCHES
+    drop: str | None = None
 
     def to_json(self) -> str:
         """Text that :meth:`from_json` reads."""

@@ -20,7 +20,7 @@ from rootpool.linalg.parameters import check_at_least
 
 from .covariance import flatten_positions
 
-__all__ = ["AdaptiveChannelDropout"]
+__all__ = ["DROPS", "AdaptiveChannelDropout"]
 
 
 class AdaptiveChannelDropout(nn.Module):
@@ -97,3 +97,7 @@ def drop_rate(features: Tensor, weights: Tensor) -> Tensor:
     agreement = cosine_similarity(weights.to(X.dtype), row_sums, dim=-1).mean()
     d = max(X.shape[1], 2)
     return (1 - 10 / math.log2(d) * agreement).clamp(0, 1).to(weights.dtype)
+
+
+DROPS: dict[str, type[nn.Module]] = {"adaptive": AdaptiveChannelDropout}
+"""What may be applied to the features before a covariance, by the name that recipes and files have for it."""

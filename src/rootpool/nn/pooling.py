@@ -12,6 +12,7 @@ from rootpool.linalg import to_triangle, triangle_size, triangle_weights
 from rootpool.linalg.parameters import is_integer
 from rootpool.linalg.precision import no_autocast
 
+from .channel_dropout import DROPS
 from .covariance import check_covariance, covariance, flatten_positions, widened
 from .fused import check_traceable
 from .fused_derivatives import fused_root
@@ -337,10 +338,12 @@ def make_pool(
     compute_dtype: torch.dtype | None = None,
     output: str = "triangle",
     scaling: Scaling | None = None,
+    drop: str | None = None,
 ) -> CovariancePool | AveragePool:
     """The pooling of a name: :class:`AveragePool` for ``"gap"``, else :class:`CovariancePool`.
 
-    ``compute_dtype`` and ``output`` are options of covariances; averages have no use for them.
+    ``compute_dtype`` and ``output`` are options of covariances; averages have no use for them. ``drop`` is
+    ``"adaptive"`` for :class:`AdaptiveChannelDropout`, which is for covariances alone.
 
     >>> make_pool(64, "gap")
     AveragePool(...)
@@ -348,6 +351,14 @@ def make_pool(
     136
     """
     _check_options(compute_dtype, output)
+    if drop is not None and drop not in DROPS:
+        raise ValueError(f"drop must be {', '.join(DROPS)} or None, got {drop!r}")
     if pool == AVERAGE:
+        if drop is not None:
+            raise ValueError(
+                f"drop={drop!r} is for the features before a covariance, and {AVERAGE} has none; leave it "
+                'out, or choose a method such as "covariance"'
+            )
         return AveragePool(in_channels, reduction, scaling)
-    return CovariancePool(in_channels, pool, reduction, compute_dtype, output, scaling)
+    before = None if drop is None else DROPS[drop]()
+    return CovariancePool(in_channels, pool, reduction, compute_dtype, output, scaling, before)

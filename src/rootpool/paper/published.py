@@ -23,7 +23,9 @@ __all__ = [
     "Statement",
     "Table",
     "TextClaim",
+    "check_entry",
     "load_published",
+    "read_questions",
 ]
 
 MISSING = "/"
@@ -195,7 +197,7 @@ class Published:
 # From text
 
 
-def _check_keys(entry: Mapping[str, Any], where: str, required: str, optional: str = "") -> None:
+def check_entry(entry: Mapping[str, Any], where: str, required: str, optional: str = "") -> None:
     """Raise unless the keys of an entry are the required ones, and perhaps the optional ones."""
     needed, allowed = set(required.split()), set(f"{required} {optional}".split())
     if not isinstance(entry, dict) or not needed <= set(entry) <= allowed:
@@ -204,7 +206,7 @@ def _check_keys(entry: Mapping[str, Any], where: str, required: str, optional: s
 
 
 def _row(entry: Mapping[str, Any], columns: Sequence[str], words: Sequence[str], where: str) -> Row:
-    _check_keys(entry, f"a row of {where}", "name method cells", "group tags")
+    check_entry(entry, f"a row of {where}", "name method cells", "group tags")
     if len(entry["cells"]) != len(columns):
         raise ValueError(
             f"{where}, row {entry['name']!r}: {len(entry['cells'])} cells for {len(columns)} columns"
@@ -216,10 +218,11 @@ def _row(entry: Mapping[str, Any], columns: Sequence[str], words: Sequence[str],
     return Row(entry["name"], entry["method"], cells, entry.get("group"), entry.get("tags", {}))
 
 
-def _questions(entry: Mapping[str, Any], where: str) -> tuple[Question, ...]:
+def read_questions(entry: Mapping[str, Any], where: str) -> tuple[Question, ...]:
+    """The questions of an entry."""
     questions = []
     for given in entry.get("questions", []):
-        _check_keys(given, f"a question of {where}", "text first against judge", "margin value")
+        check_entry(given, f"a question of {where}", "text first against judge", "margin value")
         if given["judge"] not in get_args(Judge):
             raise ValueError(
                 f"{where}: judge is one of {', '.join(get_args(Judge))}, got {given['judge']!r}"
@@ -241,7 +244,7 @@ def _questions(entry: Mapping[str, Any], where: str) -> tuple[Question, ...]:
 def _table(id: str, entry: Mapping[str, Any]) -> Table:
     where = f"table:{id}"
     required = "number label section caption claim columns rows"
-    _check_keys(entry, where, required, "words measures questions")
+    check_entry(entry, where, required, "words measures questions")
     columns, words = tuple(entry["columns"]), entry.get("words", [])
     if len(set(columns)) < len(columns) or not {*words, *entry.get("measures", {})} <= set(columns):
         raise ValueError(f"{where}: columns need different names; words and measures name columns")
@@ -256,7 +259,7 @@ def _table(id: str, entry: Mapping[str, Any]) -> Table:
         entry["section"],
         entry["claim"],
         tuple(dict.fromkeys(printed)),
-        _questions(entry, where),
+        read_questions(entry, where),
         int(entry["number"]),
         entry["label"],
         entry["caption"],
@@ -268,13 +271,13 @@ def _table(id: str, entry: Mapping[str, Any]) -> Table:
 
 def _figure(id: str, entry: Mapping[str, Any]) -> Figure:
     where = f"figure:{id}"
-    _check_keys(entry, where, "number label section methods claim", "questions")
+    check_entry(entry, where, "number label section methods claim", "questions")
     return Figure(
         id,
         entry["section"],
         entry["claim"],
         tuple(entry["methods"]),
-        _questions(entry, where),
+        read_questions(entry, where),
         int(entry["number"]),
         entry["label"],
     )
@@ -282,13 +285,13 @@ def _figure(id: str, entry: Mapping[str, Any]) -> Figure:
 
 def _text(id: str, entry: Mapping[str, Any]) -> TextClaim:
     where = f"text:{id}"
-    _check_keys(entry, where, "section methods claim", "questions")
-    questions = _questions(entry, where)
+    check_entry(entry, where, "section methods claim", "questions")
+    questions = read_questions(entry, where)
     return TextClaim(id, entry["section"], entry["claim"], tuple(entry["methods"]), questions)
 
 
 def _statement(id: str, entry: Mapping[str, Any]) -> Statement:
-    _check_keys(entry, f"statement {id}", "value section text")
+    check_entry(entry, f"statement {id}", "value section text")
     value = Cell.number(entry["value"]).value
     if value is None:
         raise ValueError(f"statement {id} must have a number, got {entry['value']!r}")
@@ -298,7 +301,7 @@ def _statement(id: str, entry: Mapping[str, Any]) -> Statement:
 def parse_published(text: str) -> Published:
     """Read the text of ``published.yaml``; raise ``ValueError`` for what is wrong in it."""
     data = yaml.load(text, Loader=yaml.BaseLoader)  # scalars stay as they are printed
-    _check_keys(data, "published.yaml", "source groups tables figures texts statements")
+    check_entry(data, "published.yaml", "source groups tables figures texts statements")
     tables = {id: _table(id, entry) for id, entry in data["tables"].items()}
     figures = {id: _figure(id, entry) for id, entry in data["figures"].items()}
     for kind, found in (("tables", tables), ("figures", figures)):

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 __all__ = ["Judge", "Question", "Tags", "matches"]
 
-SAME = "same"  # in the place of a method: that of the first run
+SAME = "same"  # in the place of a method or another tag: that of the first run
 
 Tags: TypeAlias = Mapping[str, Any]
 Judge: TypeAlias = Literal["better", "level", "same", "gain"]
@@ -57,16 +57,18 @@ class Question:
         """
         known = {run["run"]: run for run in runs}
 
-        def chosen(tags: Tags, method: str | None = None) -> list[str]:
-            if "method" in tags:
-                name = tags["method"]
-                tags = {**tags, "method": [method] if name == SAME else members(name)}
-            return [name for name, run in known.items() if matches(run, tags)]
+        def chosen(tags: Tags, like: Tags | None = None) -> list[str]:
+            same = (
+                {} if like is None else {tag: [str(like[tag])] for tag in tags if tags[tag] == SAME}
+            )
+            if "method" in tags and "method" not in same:
+                same["method"] = list(members(tags["method"]))
+            return [name for name, run in known.items() if matches(run, {**tags, **same})]
 
         return [
             (first, other)
             for first in chosen(self.first)
             for tags in self.against
-            for other in chosen(tags, known[first]["method"])
+            for other in chosen(tags, known[first])
             if other != first
         ]

@@ -45,6 +45,7 @@ class PooledTraining(pl.LightningModule):
             number of classes differs.
         freeze: ``backbone``, or how many of its stages (the stem is the first) stay as they are.
         unfreeze_epoch: the epoch at whose beginning they begin to learn; None for never.
+        drop: ``adaptive`` for dropout of channels before the covariance (DropCov); None for none.
         drop_rate: dropout before the classifier.
         optimizer: a name of torch.optim in lower case, or of timm's optimizers.
         optimizer_options: its options, such as ``{"betas": [0.9, 0.98]}``.
@@ -79,6 +80,7 @@ class PooledTraining(pl.LightningModule):
         weights: str | None = None,
         freeze: Literal["backbone"] | int | None = None,
         unfreeze_epoch: int | None = None,
+        drop: Literal["adaptive"] | None = None,
         drop_rate: float = 0.0,
         optimizer: str = "sgd",
         optimizer_options: dict[str, Any] | None = None,
@@ -121,6 +123,7 @@ class PooledTraining(pl.LightningModule):
             num_classes=num_classes,
             reduction=reduction,
             compute_dtype=None if compute_dtype is None else getattr(torch, compute_dtype),
+            drop=drop,
             drop_rate=drop_rate,
         )
         if weights is not None:
