@@ -66,7 +66,7 @@ class Task:
     reduction: int = 64
 
 
-FULL = Task("resnet18", pixels=128, images=128, batch=32, epochs=5)
+FULL = Task("resnet18", pixels=128, images=128, batch=32, epochs=4)
 QUICK = Task("test_resnet", pixels=64, images=64, batch=16, epochs=2, reduction=8)
 
 
