@@ -283,7 +283,9 @@ def measure(task: Task, data: Path, workers: int) -> dict[str, dict[str, float]]
             for name, line in lines.items():
                 line.send("go")
                 epochs[name].append(line.recv())
-                print(f"{workers} workers, {name}: {total(epochs[name][-1]):.2f} s", file=sys.stderr)
+                print(
+                    f"{workers} workers, {name}: {total(epochs[name][-1]):.2f} s", file=sys.stderr
+                )
     return {name: min(done[1:], key=total) for name, done in epochs.items()}
 
 
