@@ -20,6 +20,7 @@ import argparse
 import contextlib
 import itertools
 import multiprocessing
+import sys
 import tempfile
 import time
 import warnings
@@ -66,7 +67,7 @@ class Task:
     reduction: int = 64
 
 
-FULL = Task("resnet18", pixels=128, images=128, batch=32, epochs=5)
+FULL = Task("resnet18", pixels=128, images=96, batch=32, epochs=4)
 QUICK = Task("test_resnet", pixels=64, images=64, batch=16, epochs=2, reduction=8)
 
 
@@ -282,6 +283,9 @@ def measure(task: Task, data: Path, workers: int) -> dict[str, dict[str, float]]
             for name, line in lines.items():
                 line.send("go")
                 epochs[name].append(line.recv())
+                print(
+                    f"{workers} workers, {name}: {total(epochs[name][-1]):.2f} s", file=sys.stderr
+                )
     return {name: min(done[1:], key=total) for name, done in epochs.items()}
 
 
