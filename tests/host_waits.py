@@ -21,6 +21,20 @@ class Waits(TorchDispatchMode):
         super().__init__()
         self.count = 0
 
+    def __enter__(self) -> Waits:
+        plain = self.tolist = Tensor.tolist  # no operator on a CPU, and a wait elsewhere
+
+        def counted(tensor: Tensor) -> list[Any]:
+            self.count += tensor.dim() > 0  # that of one number is counted as such
+            return plain(tensor)
+
+        Tensor.tolist = counted
+        return super().__enter__()
+
+    def __exit__(self, *exception: object) -> None:
+        Tensor.tolist = self.tolist
+        super().__exit__(*exception)
+
     def __torch_dispatch__(
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:

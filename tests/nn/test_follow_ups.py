@@ -10,7 +10,7 @@ from torch.linalg import LinAlgError
 import matrices
 import oracles
 from matrices import relative_error
-from rootpool.linalg import logm, skip_checks
+from rootpool.linalg import Minimax, logm, skip_checks
 from rootpool.nn import (
     METHODS,
     BoxCox,
@@ -102,7 +102,22 @@ def isice(P, sparsity=0.01, step=1.0, iterations=5, ridge=3.4e-3):
     return theta / mpmath.sqrt(trace(theta))
 
 
+def minimax(P, steps=8, lower=1e-3):
+    """The polynomials, eigenvalue by eigenvalue."""
+    lam, U = mpmath.eigsy(P)
+    trace = mpmath.fsum(lam)
+    values = []
+    for x in lam:
+        y, z = x / trace, mpmath.mpf(1)
+        for a, b, c in Minimax(steps, lower).coefficients:
+            h = a + b * (z * y) + c * (z * y) ** 2
+            y, z = y * h, z * h
+        values.append(y * mpmath.sqrt(trace))
+    return U * mpmath.diag(values) * U.T
+
+
 ORACLES = {
+    "minimax": minimax,
     "seb": seb,
     "box-cox": box_cox,
     "log-cholesky": log_cholesky,

@@ -16,6 +16,7 @@ diagonal of :math:`E` is real: the phases of complex eigenvectors are free, and 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -161,5 +162,18 @@ def _by_torch(A: Tensor, rule: Degenerate) -> EighResult | None:
         lam, U = torch.linalg.eigh(A)
     except LinAlgError:
         return None
-    fine = rule.tells_apart(lam.detach()) and is_finite(U.detach())
-    return EighResult(lam, U) if fine else None
+    if not (rule.tells_apart(lam.detach()) and is_finite(U.detach())):
+        return None
+    node: Any = U.grad_fn
+    node.register_hook(_look_for_overflow)
+    return EighResult(lam, U)
+
+
+def _look_for_overflow(
+    gradients: tuple[Tensor | None, ...], upstream: Sequence[Tensor | None]
+) -> None:
+    """What our own backward does, too; it was asked for, or there would be no hook."""
+    (gradient,) = gradients
+    if gradient is not None:
+        sources = [g for g in upstream if g is not None]
+        check_range(gradient, "the gradient of eigh", *sources, advice=VECTOR_ADVICE)
