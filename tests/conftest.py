@@ -35,7 +35,12 @@ def is_available() -> bool:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """On a device other than the CPU, run linalg and nn alone, and say why the others are skipped."""
+    """Files with slow tests first: at the end they would keep one process busy while the others wait.
+
+    On a device other than the CPU, run linalg and nn alone, and say why the others are skipped.
+    """
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
     if DEVICE.type == "cpu":
         return
     absent = f"torch finds no device {DEVICE} here (ROOTPOOL_TEST_DEVICE)" * (not is_available())
