@@ -53,6 +53,16 @@ def test_a_death_that_others_made_their_own_error_of():
         raise TypeError("of its own")
 
 
+def test_a_death_while_a_batch_is_handed_over():
+    def _try_get_data():  # as torch's DataLoader calls it
+        raise ConnectionResetError(104, "Connection reset by peer")
+
+    with pytest.raises(ChildProcessError, match=r"DataLoader worker: .*reset"), explained_deaths():
+        _try_get_data()
+    with pytest.raises(ConnectionResetError), explained_deaths():
+        raise ConnectionResetError(104, "Connection reset by peer")
+
+
 def wait_until(condition) -> None:
     deadline = time.monotonic() + 5 * SECONDS
     while not condition():

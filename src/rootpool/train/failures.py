@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -46,12 +47,22 @@ def explained_deaths() -> Iterator[None]:
         if package in ("wandb", "mlflow"):
             text = " ".join(str(error).split())
             raise SettingsError(f"{package} cannot log this training: {text}") from error
+        if _lost_in_handing_over(error):
+            raise ChildProcessError(_DEATHS[0][2].format(f"DataLoader worker: {error}")) from error
         for reason in _reasons(error):
             first_line = (str(reason).splitlines() or [""])[0]
             for pattern, kind, text in _DEATHS:
                 if isinstance(reason, RuntimeError) and re.search(pattern, str(reason)):
                     raise kind(text.format(first_line)) from error
         raise
+
+
+def _lost_in_handing_over(error: Exception) -> bool:
+    """Whether a process died while a batch of its own was being taken over: no signal has come yet."""
+    if not isinstance(error, ConnectionError | EOFError | FileNotFoundError):
+        return False
+    frames = (frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__))
+    return "_try_get_data" in frames  # torch's DataLoader
 
 
 def _reasons(error: BaseException | None) -> Iterator[BaseException]:
