@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from matrices import DEVICE
+from matrices import DEVICE, relative_error
 from rootpool.nn import covariance_pool
 
 EPS = torch.finfo(torch.float32).eps
@@ -28,10 +28,6 @@ def pooled(X, compute_dtype=None, method="exact", output="matrix"):
     Q = covariance_pool(X, method, compute_dtype=compute_dtype, output=output)
     g = torch.randn(Q.shape, generator=torch.Generator(DEVICE).manual_seed(1)).to(Q)
     return Q.detach(), torch.autograd.grad(Q, X, g)[0]
-
-
-def relative_error(got, expected):
-    return float((got.double() - expected).norm() / expected.norm())
 
 
 @pytest.mark.parametrize("output", ["matrix", "triangle"])

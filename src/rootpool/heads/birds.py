@@ -43,7 +43,7 @@ SHORT = Schedule(epochs=8)
 ROOT = Branch(LATE, "exact", 96)
 
 
-# The same up to rounding, in a third of the time.
+# Methods that are the same up to rounding as others, in a third of their time.
 FASTER = {"isqrt-cov": "newton-fused"}
 
 

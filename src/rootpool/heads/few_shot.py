@@ -21,7 +21,7 @@ from rootpool.analysis.records import read_json, to_json
 from rootpool.jobs import Job, Report, result_file, run_jobs, stable_key, versions
 from rootpool.progress import Display
 
-from .birds import LAST, LATE, cached_splits
+from .birds import FASTER, LAST, LATE, cached_splits
 from .episodes import draw_episodes, logistic_answers, nearest_mean_answers
 from .head import EVALUATION_BATCH, Branch
 from .study import Examples
@@ -45,8 +45,7 @@ FEW_SHOT: dict[str, Branch] = {
     "covariance": _unit(LATE, "covariance"),
     "signed square root": _unit(LATE, "signed-sqrt"),
     "root": _unit(LATE, "exact"),
-    # isqrt-cov up to rounding, in a fraction of its time
-    "isqrt-cov": _unit(LATE, "newton-fused"),
+    "isqrt-cov": _unit(LATE, FASTER["isqrt-cov"]),
     "log-cholesky": _unit(LATE, "log-cholesky"),
     "isice": _unit(LATE, "isice"),
     "Brownian": _unit(LATE, "brownian"),

@@ -11,17 +11,16 @@ from rich.console import Console
 from rootpool.unknown import unknown_name
 
 from .command import train, write_page
-from .field_page import Birds, field_page
+from .field_page import field_page
 from .follow_ups import SETTINGS, follow_up_rows, follow_up_trials
-from .plan import Measured, Plan, Run
+from .plan import MINIATURES, Measured, Plan, Run
 from .rows import Row
 
 if TYPE_CHECKING:
+    from rootpool.heads.birds import BirdStudy
     from rootpool.heads.few_shot import FewShotResult
 
-__all__ = ["MINIATURES", "field"]
-
-MINIATURES = ("patches", "patches-norm")
+__all__ = ["field"]
 
 
 def field(
@@ -92,7 +91,7 @@ def _heads(
     methods: Sequence[str] | None,
     seeds: int,
     workers: int | None,
-) -> Birds:
+) -> BirdStudy:
     from rootpool.heads.birds import run
 
     return run(data, features, table="all", heads=methods, seeds=seeds, workers=workers)

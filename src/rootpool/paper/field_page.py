@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
-from typing import TypeAlias
 
 import rootpool
 from rootpool.analysis import machine
@@ -30,21 +29,20 @@ from rootpool.report import (
 )
 from rootpool.report.plots import dots_with_spread
 
-from .follow_ups import FollowUp, Judged, judge, load_follow_ups
+from .follow_ups import FollowUp, Judged, Setting, judge, load_follow_ups
 from .recorded import NETWORKS
 from .report import MARKS, TONES
 from .result import together
 from .rows import Row
 
-__all__ = ["Birds", "field_page"]
+__all__ = ["field_page"]
 
-Birds: TypeAlias = BirdStudy
 UNITS = {"log_condition": " (For points read decimal logarithms.)"}
 
 
 def field_page(
     miniatures: Mapping[str, Sequence[Row]],
-    birds: Birds | None = None,
+    birds: BirdStudy | None = None,
     few: Sequence[FewShotResult] | None = None,
     command: str = "rootpool field",
 ) -> Page:
@@ -64,7 +62,7 @@ def field_page(
         footer=f"Written by rootpool {rootpool.__version__}.",
     )
     # Each place by name: the key of its questions, and its rows.
-    places = {
+    places: dict[str, tuple[Setting, Sequence[Row]]] = {
         f"miniature, {NETWORKS.get(family, family)}": ("miniature", rows)
         for family, rows in miniatures.items()
     }
@@ -74,7 +72,7 @@ def field_page(
         places["few shots"] = ("few-shot", few_shot_rows(few))
     claims = load_follow_ups().claims.values()
     judged = {
-        claim.id: {place: judge(claim, key, rows) for place, (key, rows) in places.items()}  # type: ignore[arg-type]
+        claim.id: {place: judge(claim, key, rows) for place, (key, rows) in places.items()}
         for claim in claims
     }
     page.add(Code(command, "sh"), _overview(judged, list(places)))
@@ -91,7 +89,7 @@ def field_page(
     return page
 
 
-def _bird_rows(study: Birds) -> list[Row]:
+def _bird_rows(study: BirdStudy) -> list[Row]:
     return [
         {"run": r.head, "method": r.head, "seed": r.seed, "val_error": 100 - r.accuracy}
         for r in study.results
@@ -177,7 +175,7 @@ def _mean(values: Sequence[float]) -> Number:
     return Number(fmean(values), stdev(values) if len(values) > 1 else None)
 
 
-def _birds(study: Birds) -> list[Block]:
+def _birds(study: BirdStudy) -> list[Block]:
     seeds = len({result.seed for result in study.results})
     counted = "one seed" if seeds == 1 else f"{seeds} seeds"
     return [

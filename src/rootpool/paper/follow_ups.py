@@ -32,6 +32,7 @@ __all__ = [
     "FollowUp",
     "FollowUps",
     "Judged",
+    "Setting",
     "follow_up_rows",
     "follow_up_trials",
     "judge",

@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # naming entries, methods and seeds does not wait for Lightni
 
 __all__ = [
     "FUSED",
+    "MINIATURES",
     "OURS",
     "PATCHES",
     "WARM_UPS",
@@ -41,6 +42,7 @@ __all__ = [
 
 Run = dict[str, Any]  # a result of run_trials
 PATCHES = "patches"  # the family of recipes for the embedded photographs
+MINIATURES = (PATCHES, "patches-norm")  # without and with batch norm
 FUSED = "{}, fused"  # what a method of the paper is called in our form; its own name is the published form
 OURS = (FUSED.format("mpn-cov"), "exact")  # trained beside the paper's methods, and never judged
 PROTOCOLS = (STANDALONE, HYBRID)

@@ -17,14 +17,13 @@ from rootpool.train.study import Trial
 
 from .command import train, write_page
 from .failure import watch_training
-from .plan import Measured, Plan
+from .plan import MINIATURES, Measured, Plan
 from .rows import endings
 from .why_data import Setting
 from .why_page import LEARNED, why_page
 
 __all__ = ["failure_traces", "setting_of", "why", "why_trials"]
 
-MINIATURES = ("patches", "patches-norm")
 # MPN-COV as published: where, and in which precision.
 WATCHED = (("patches-norm", "float32"), ("patches-norm", "float64"), ("patches", "float32"))
 

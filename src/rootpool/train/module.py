@@ -328,7 +328,7 @@ def _create_model(name: str, options: Mapping[str, Any], **decided: Any) -> Pool
     if twice:
         raise SettingsError(
             f"model.backbone_options has {', '.join(twice)}, which the other settings of the model and the "
-            "data decide; see model.method, model.reduction, model.compute_dtype and model.drop_rate"
+            "data decide; see model.method, reduction, compute_dtype, drop and drop_rate"
         )
     try:
         return create_model(name, **decided, **options)
