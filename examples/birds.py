@@ -11,11 +11,11 @@ import sys
 import torch
 from torch import nn
 
-from rootpool.heads import cache_features
 from rootpool.models import Frozen, PooledClassifier, Stages
-from rootpool.models.efficientnet_lite import efficientnet_lite0, efficientnet_lite0_transform
+from rootpool.models.efficientnet_lite import efficientnet_lite, efficientnet_lite_transform
 from rootpool.nn import AveragePool, BranchPool, CovariancePool, Length
 from rootpool.train.data import decode_image, open_splits
+from rootpool.train.features import cache_features
 
 LATE, LAST = STAGES = [
     "blocks.5",
@@ -52,9 +52,9 @@ def fit(pool, features, labels, classes, epochs, batch_size=64):
 
 def main(data, epochs=12):
     torch.manual_seed(0)
-    transform = efficientnet_lite0_transform(224, crop_pct=1.0)
+    transform = efficientnet_lite_transform(224, crop_pct=1.0)
     splits = open_splits(data, train_transform=transform, val_transform=transform)
-    backbone = Stages(efficientnet_lite0(num_classes=0).eval(), STAGES)
+    backbone = Stages(efficientnet_lite(num_classes=0).eval(), STAGES)
     files = [[split.path(k) for k in range(len(split))] for split in (splits.train, splits.val)]
     train, test = (cache_features(backbone, f, transform, "features") for f in files)
     for name, pool in heads(train.channels).items():

@@ -30,8 +30,9 @@ from torchvision.transforms import v2
 from images import make_image_tree
 from rootpool.analysis.timing import machine
 from rootpool.files import write_atomically
-from rootpool.heads import Branch, Head, Schedule, cache_features, extract, train_head
+from rootpool.heads import Branch, Head, Schedule, train_head
 from rootpool.train.checkpoints import AtomicCheckpointIO
+from rootpool.train.features import cache_features, extract
 from rootpool.train.module import PooledTraining
 from small_runs import assert_same_state, final, run
 

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from rootpool.heads import Examples, FeatureCache, few_shot
+from rootpool.heads import Examples, few_shot
 from rootpool.heads.birds import LATE
 from rootpool.heads.few_shot import FEW_SHOT, Pool, novel_classes, run_few_shot
 from rootpool.train.data import ImageSplits
+from rootpool.train.features import FeatureCache
 
 CLASSES, IMAGES, SIZE = 24, 22, 6  # six classes of each kind of the split
 

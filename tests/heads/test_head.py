@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from rootpool.heads import Branch, FeatureCache, Head, Schedule, predict, train_head
+from rootpool.heads import Branch, Head, Schedule, predict, train_head
 from rootpool.heads.head import DropBranch
 from rootpool.jobs import stable_key
 from rootpool.nn import METHODS
+from rootpool.train.features import FeatureCache
 
 CLASSES, PER_CLASS = 3, 16
 SCHEDULE = Schedule(epochs=4, batch_size=8)

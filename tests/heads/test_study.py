@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from rootpool.heads import Branch, Examples, FeatureCache, Head, Schedule, hold_out, run_heads
+from rootpool.heads import Branch, Examples, Head, Schedule, hold_out, run_heads
+from rootpool.train.features import FeatureCache
 
 CLASSES, PER_CLASS = 6, 10
 SCHEDULE = Schedule(epochs=2, batch_size=10)

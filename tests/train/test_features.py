@@ -11,8 +11,8 @@ from PIL import Image
 from torch import nn
 from torchvision.transforms import v2
 
-from rootpool.heads import FeatureCache, Views, cache_features, open_cache
 from rootpool.train.data import BadImageError
+from rootpool.train.features import FeatureCache, Views, cache_features, open_cache
 
 COUNT, BLOCK = 11, 4  # two blocks of four images, and one of three
 

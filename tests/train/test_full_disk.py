@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rootpool.files import write_atomically
-from rootpool.heads.cache import save_block
+from rootpool.train.features.cache import save_block
 from small_runs import BATCHES, EPOCHS, final, run
 
 pytestmark = pytest.mark.slow

@@ -19,14 +19,14 @@ from torchvision.transforms import v2
 from rootpool.analysis.filters import VARIANTS
 from rootpool.analysis.records import read_json, write_records
 from rootpool.files import write_atomically
-from rootpool.models.efficientnet_lite import efficientnet_lite0, efficientnet_lite0_transform
+from rootpool.models.efficientnet_lite import efficientnet_lite, efficientnet_lite_transform
 from rootpool.models.stages import Stages
 from rootpool.nn import method_names
 from rootpool.progress import Display
 from rootpool.train.data import ImageFiles, ImageSplits, LabelledImages, open_splits
+from rootpool.train.features import Views, cache_features
 from rootpool.unknown import unknown_name
 
-from .extract import Views, cache_features
 from .head import Branch, DropBranch, Head, Schedule
 from .study import Examples, HeadResult, hold_out, run_heads
 from .summary import for_terminal, records, results_table
@@ -91,14 +91,14 @@ TABLES: dict[str, dict[str, Head]] = {
 
 def backbone() -> Stages:
     """The frozen network, as it runs fastest on CPUs."""
-    stages = Stages(efficientnet_lite0(num_classes=0).eval(), STAGES)
+    stages = Stages(efficientnet_lite(num_classes=0).eval(), STAGES)
     return stages.to(memory_format=torch.channels_last)
 
 
 def views(image_size: int = IMAGE_SIZE) -> Views:
     """The centre square of an image, and the mirror image of the middle of it, enlarged."""
-    whole = efficientnet_lite0_transform(image_size, crop_pct=1.0)
-    middle = efficientnet_lite0_transform(image_size, crop_pct=0.8)
+    whole = efficientnet_lite_transform(image_size, crop_pct=1.0)
+    middle = efficientnet_lite_transform(image_size, crop_pct=0.8)
     return Views((whole, v2.Compose([v2.RandomHorizontalFlip(p=1.0), middle])))
 
 

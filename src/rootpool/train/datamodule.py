@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import lightning.pytorch as pl
 from lightning.pytorch.accelerators import CUDAAccelerator
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from rootpool.models import pretrained_input
@@ -23,11 +23,15 @@ from .data import (
     PHOTO_PATCHES,
     TRANSFORMS,
     ImageSplits,
+    LabelledImages,
     Look,
+    SomeImages,
     Transform,
+    hold_out,
     open_splits,
     part_of,
 )
+from .features import KeptFeatures, Views, cache_features
 from .sampling import EpochBatches, ResumableLoader, ShardedIndices
 
 __all__ = ["ImageData"]
@@ -50,6 +54,11 @@ class ImageData(pl.LightningDataModule):
         interpolation: of resizing; None likewise.
         val_share: of a folder of classes without a split, the share of each for validation.
         fraction: the share of the training images that is used, of each class, for a quick look.
+        hold_out: whether to measure on ``val_share`` of the training images, which are not trained on then,
+            in the place of the validation images: to choose settings. The same ones for every seed.
+        cache: a folder that keeps what the frozen stages of the network make of the images, for image files.
+            Training then passes through the other stages alone.
+        views: of each training image that are kept there, each by the transform for training.
         batch_size: samples of a training step, over *all* processes.
         workers: loading processes for each training process.
         on_bad_image: ``raise`` at the first unreadable image, or ``skip`` those.
@@ -69,6 +78,9 @@ class ImageData(pl.LightningDataModule):
         interpolation: Literal["bilinear", "bicubic"] | None = None,
         val_share: float = 0.2,
         fraction: float = 1.0,
+        hold_out: bool = False,
+        cache: str | None = None,
+        views: int = 4,
         batch_size: int = 256,
         workers: int = 4,
         on_bad_image: Literal["raise", "skip"] = "raise",
@@ -79,12 +91,13 @@ class ImageData(pl.LightningDataModule):
             raise SettingsError(unknown_name("data.transform", transform, TRANSFORMS))
         if augment is not None and augment not in AUGMENTATIONS:
             raise SettingsError(unknown_name("data.augment", augment, AUGMENTATIONS))
-        if batch_size < 1 or workers < 0 or not 0 < fraction <= 1:
+        if batch_size < 1 or views < 1 or workers < 0 or not 0 < fraction <= 1:
             raise SettingsError(
-                "data.batch_size must be positive, data.workers not negative and data.fraction in (0, 1], "
-                f"got {batch_size}, {workers} and {fraction}"
+                "data.batch_size and data.views must be positive, data.workers not negative and "
+                f"data.fraction in (0, 1], got {batch_size}, {views}, {workers} and {fraction}"
             )
         self.save_hyperparameters()
+        self._kept: ImageSplits | None = None
 
     @staticmethod
     def check_root(root: str) -> None:
@@ -116,6 +129,8 @@ class ImageData(pl.LightningDataModule):
                 val_share=options["val_share"],
                 seed=options["seed"],
             )
+        if options["hold_out"]:
+            splits = hold_out(splits, options["val_share"])
         if options["fraction"] == 1:
             return splits
         return replace(splits, train=part_of(splits.train, options["fraction"], options["seed"]))
@@ -127,6 +142,38 @@ class ImageData(pl.LightningDataModule):
         looks = ("mean", "std", "interpolation", "augment")
         look = Look(**{key: given[key] for key in looks if key in given})
         return TRANSFORMS[given["transform"]](**sizes, look=look)
+
+    def keep_features(self, frozen: nn.Module, *, progress: bool = True) -> None:
+        """Deliver features of a frozen network from now on, in the place of images; see ``cache``."""
+        splits, options = self.splits, self.hparams
+        if options["root"] in EMBEDDED:
+            raise SettingsError(
+                f"data.cache is for image files, and {options['root']} is made in memory; leave it out"
+            )
+        train, val = self.transforms()
+
+        def kept(images: Any, views: Views, title: str) -> LabelledImages:
+            paths = [images.path(k) for k in range(len(images))]
+            cache = cache_features(
+                frozen, paths, views, options["cache"], progress=progress, title=title
+            )
+            return KeptFeatures(cache, images.labels)
+
+        views = Views((train,) * options["views"])
+        if options["hold_out"] and options["fraction"] == 1:
+            # Those of all training images, which a run with the settings that were chosen needs anyway.
+            part = splits.train
+            assert isinstance(part, SomeImages)
+            learned: LabelledImages = SomeImages(
+                kept(part.images, views, "training images"), part.indices
+            )
+        else:
+            learned = kept(splits.train, views, "training images")
+        self._kept = replace(
+            splits,
+            train=learned,
+            val=kept(splits.val, Views((val,)), "validation images"),
+        )
 
     @property
     def crop(self) -> int:
@@ -148,14 +195,14 @@ class ImageData(pl.LightningDataModule):
         return {"rank": self.trainer.global_rank, "world_size": self.trainer.world_size}
 
     def train_dataloader(self) -> ResumableLoader:
-        dataset = self.splits.train
+        dataset = (self._kept or self.splits).train
         batches = EpochBatches(
             len(dataset), self.hparams["batch_size"], self.hparams["seed"], **self._place()
         )
         return ResumableLoader(dataset, batches, **self._options())
 
     def val_dataloader(self) -> DataLoader[tuple[Tensor, int]]:
-        dataset, place = self.splits.val, self._place()
+        dataset, place = (self._kept or self.splits).val, self._place()
         return DataLoader(
             dataset,
             batch_size=max(self.hparams["batch_size"] // place["world_size"], 1),

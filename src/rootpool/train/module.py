@@ -15,6 +15,7 @@ from torchmetrics import MeanMetric
 from torchmetrics.classification import MulticlassAccuracy
 
 from rootpool.models import PooledClassifier, create_model, load_checkpoint, parameter_groups
+from rootpool.models.cut import cut
 from rootpool.models.spec import FETCHING
 from rootpool.nn import covariance_pools, learned_values, resolve_pool, set_method
 from rootpool.recipes import SettingsError
@@ -44,6 +45,8 @@ class PooledTraining(pl.LightningModule):
         weights: a checkpoint to start from, or the folder of a run; its classifier is left out when its
             number of classes differs.
         freeze: ``backbone``, or how many of its stages (the stem is the first) stay as they are.
+        frozen_norms: whether batch norms of the backbone keep their statistics, in stages that learn, too;
+            their scales and shifts learn there.
         unfreeze_epoch: the epoch at whose beginning they begin to learn; None for never.
         drop: ``adaptive`` for dropout of channels before the covariance (DropCov); None for none.
         drop_rate: dropout before the classifier.
@@ -79,6 +82,7 @@ class PooledTraining(pl.LightningModule):
         num_classes: int = 1000,
         weights: str | None = None,
         freeze: Literal["backbone"] | int | None = None,
+        frozen_norms: bool = False,
         unfreeze_epoch: int | None = None,
         drop: Literal["adaptive"] | None = None,
         drop_rate: float = 0.0,
@@ -130,6 +134,7 @@ class PooledTraining(pl.LightningModule):
             load_checkpoint(checkpoint_of(Path(weights)), self.model, num_classes=num_classes)
         if freeze:
             self.model.freeze(freeze)
+        self.model.hold_norms(frozen_norms)
         self._mix = make_mixture(mixup, cutmix, num_classes)
         self.metrics = nn.ModuleDict(
             {
@@ -147,6 +152,9 @@ class PooledTraining(pl.LightningModule):
         self.step_seed = 0
         self._rate = lr
         self._measured: dict[str, float] = {}  # of the epoch that is running
+        self._behind_frozen: tuple[
+            nn.Module, ...
+        ] = ()  # not registered: its layers are the model's
 
     @property
     def pooling(self) -> str:
@@ -157,6 +165,35 @@ class PooledTraining(pl.LightningModule):
     def forward(self, images: Tensor) -> Tensor:
         logits: Tensor = self.model(images)
         return logits
+
+    def skip_frozen(self) -> nn.Module:
+        """Begin behind the frozen stages from now on: batches have their features in the place of images.
+
+        Returns:
+            the frozen stages, which make these features.
+        """
+        options = self.hparams
+        if not options["freeze"] or options["unfreeze_epoch"] is not None:
+            raise SettingsError(
+                "data.cache keeps what frozen stages make of images: it needs model.freeze, without "
+                f"model.unfreeze_epoch, got {options['freeze']} and {options['unfreeze_epoch']}"
+            )
+        if self._mix is not None:
+            raise SettingsError("model.mixup and model.cutmix mix images; leave out data.cache")
+        try:
+            first, rest = cut(self.model.backbone)
+        except (ValueError, TypeError, RuntimeError) as error:
+            raise SettingsError(
+                f"data.cache cannot be used with model.backbone={options['backbone']} and model.freeze="
+                f"{options['freeze']}: {error}"
+            ) from error
+        self._behind_frozen = (rest,)
+        return first
+
+    def _logits(self, inputs: Tensor) -> Tensor:
+        if not self._behind_frozen:
+            return self(inputs)
+        return self.model.forward_head(self._behind_frozen[0](inputs))
 
     # Steps
 
@@ -182,7 +219,7 @@ class PooledTraining(pl.LightningModule):
         """The loss of a batch, its logits and labels; labels of mixed samples are shares of classes."""
         if self.training and self._mix is not None:
             images, labels = self._mix(images, labels)
-        logits = self(images)
+        logits = self._logits(images)
         smoothing = self.hparams["label_smoothing"] if self.training else 0.0
         return F.cross_entropy(logits, labels, label_smoothing=smoothing), logits, labels
 

@@ -45,7 +45,7 @@ from .quiet import quiet_lightning
 from .settings import as_yaml, check_same, hybrid_schedule
 from .trainer import make_trainer
 
-__all__ = ["Run", "build", "prepare"]
+__all__ = ["Run", "build", "fill_cache", "prepare"]
 
 LAST, CONFIG = "last.ckpt", "config.yaml"
 FEW_POSITIONS = 12
@@ -155,6 +155,8 @@ def prepare(
     if resume:
         _check_classes(output / LAST, module)
     map_shape = _map_shape(module, data)
+    if settings.data.cache is not None:
+        data.keep_features(module.skip_frozen(), progress=progress)
     guard = NonFiniteGuard(output)
     shown = watching() if progress else []
     with explained_deaths():
@@ -168,6 +170,13 @@ def prepare(
         enable_progress_bar=any(isinstance(callback, RichProgressBar) for callback in shown),
     )
     return Run(trainer, module, data, output, guard, map_shape, settings)
+
+
+def fill_cache(settings: Namespace) -> None:
+    """Compute the features that runs of these settings keep, if they do and have not yet."""
+    if settings.data.cache is not None:
+        module, data = build(settings)
+        data.keep_features(module.skip_frozen())
 
 
 class RecordFiles(Checkpoint):

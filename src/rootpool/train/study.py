@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
+from jsonargparse import Namespace
 
 from rootpool.analysis.records import read_json, to_json
 from rootpool.jobs import Event, Job, Report, result_file, run_jobs, stable_key, versions
@@ -22,7 +23,7 @@ from rootpool.recipes import merge
 
 from .hybrid import HybridSchedule
 from .nonfinite import NonFiniteError
-from .run import LAST, Run, monitors, prepare
+from .run import LAST, Run, fill_cache, monitors, prepare
 from .settings import resolve
 
 __all__ = ["Event", "Trial", "run_trials"]
@@ -100,9 +101,13 @@ def run_trials(
     runs = {trial.key: trial for trial in trials}
     jobs = {key: _job(trial, None) for key, trial in firsts.items()}
     jobs |= {key: _job(trial, stages[key]) for key, trial in runs.items()}
-    for key, trial in (firsts | runs).items():
-        if not result_file(folder, key, jobs[key]).is_file():
-            resolve(trial.config)
+    left = [
+        resolve(trial.config)
+        for key, trial in (firsts | runs).items()
+        if not result_file(folder, key, jobs[key]).is_file()
+    ]
+    for settings in {_images(settings): settings for settings in left}.values():
+        fill_cache(settings)  # once, on all cores, and not in each of the processes
     for event in run_jobs(jobs, folder, workers=workers):
         on_event(event)
     keys = ("label", "seconds", "curves", "spectrum", "classes", "diverged")
@@ -112,6 +117,13 @@ def run_trials(
         read_json(file, *keys) | {"label": trial.label, **trial.tags}
         for file, trial in zip(files, trials, strict=True)
     ]
+
+
+def _images(settings: Namespace) -> str:
+    """What the features of frozen stages depend on, or more."""
+    model = settings.model
+    network = [model.backbone, model.backbone_options, model.freeze, model.weights]
+    return stable_key([network, settings.data.as_dict()])
 
 
 def _job(trial: Trial, first: Trial | None) -> Job:

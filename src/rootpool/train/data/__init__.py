@@ -5,7 +5,15 @@ from .files import ON_BAD_IMAGE, ImageFiles, find_bad_images
 from .layouts import LAYOUTS, Layout, open_splits
 from .patches import EMBEDDED, PHOTO_PATCHES, photo_patches
 from .photographs import PHOTOGRAPHS, Photograph
-from .splits import ImageSplits, LabelledImages, SomeImages, TensorImages, Transform, part_of
+from .splits import (
+    ImageSplits,
+    LabelledImages,
+    SomeImages,
+    TensorImages,
+    Transform,
+    hold_out,
+    part_of,
+)
 from .transforms import (
     AUGMENTATIONS,
     TRANSFORMS,
@@ -38,6 +46,7 @@ __all__ = [
     "decode_image",
     "find_bad_images",
     "fine_grained_transforms",
+    "hold_out",
     "imagenet_transforms",
     "open_splits",
     "part_of",

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-__all__ = ["ImageSplits", "LabelledImages", "SomeImages", "TensorImages", "Transform", "part_of"]
+__all__ = [
+    "ImageSplits",
+    "LabelledImages",
+    "SomeImages",
+    "TensorImages",
+    "Transform",
+    "hold_out",
+    "part_of",
+]
 
 # From an image (PIL, or a tensor) to the input of a network; random ones use torch's global generator.
 Transform = Callable[[Any], Tensor]
@@ -58,6 +67,10 @@ class SomeImages(LabelledImages):
     def __getitem__(self, index: int) -> tuple[Tensor, int]:
         return self.images[int(self.indices[index])]
 
+    def path(self, index: int) -> str:
+        """Where an image is, if the images are files."""
+        return self.images.path(int(self.indices[index]))  # type: ignore[attr-defined]
+
 
 def part_of(images: LabelledImages, fraction: float, seed: int) -> SomeImages:
     """A share of the images of each class, at least one, drawn by the seed."""
@@ -85,3 +98,16 @@ class ImageSplits:
     val: LabelledImages
     classes: tuple[str, ...]
     name: str
+
+
+def hold_out(splits: ImageSplits, share: float) -> ImageSplits:
+    """The training images alone, with a share of each class, drawn at random, in the place of validation.
+
+    For the choice of settings. The draw is always the same, so that seeds can be compared.
+    """
+    images = splits.train
+    held = part_of(images, share, seed=0).indices
+    rest = torch.ones(len(images), dtype=torch.bool).index_fill_(0, held, False).nonzero()[:, 0]
+    seen_as_val = copy.copy(images)
+    seen_as_val.transform = splits.val.transform  # type: ignore[attr-defined]
+    return replace(splits, train=SomeImages(images, rest), val=SomeImages(seen_as_val, held))

@@ -107,7 +107,8 @@ def open_cache(folder: str | Path, stages: Iterable[str] | None = None) -> Featu
     """A cache that is complete, with all of its stages or some.
 
     Raises:
-        ValueError: a file is missing or damaged; :func:`rootpool.heads.cache_features` computes it again.
+        ValueError: a file is missing or damaged; :func:`rootpool.train.features.cache_features` computes it
+            again.
     """
     folder = Path(folder).absolute()
     about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -26,8 +27,9 @@ from rootpool.jobs import stable_key
 from rootpool.models.folding import fold_norms
 from rootpool.models.stages import Stages
 from rootpool.progress import Display
-from rootpool.train.data import decode_image
 
+from ..data import decode_image
+from ..sampling import derive_seed
 from .cache import ABOUT, FeatureCache, block_file, open_block, open_cache, save_block
 from .fingerprint import fingerprint
 
@@ -36,6 +38,8 @@ __all__ = ["Views", "cache_features"]
 log = logging.getLogger(__name__)
 
 Shapes = Mapping[str, Sequence[int]]
+
+_GENERATOR = threading.Lock()  # torch has one, and several threads transform images
 
 
 @dataclass(frozen=True)
@@ -66,8 +70,9 @@ def cache_features(
             It is put into evaluation mode and runs where its parameters are. On a CPU each core takes
             batches of its own.
         files: of the images.
-        transform: maps an image to ``(3, H, W)``, or to ``(views, 3, H, W)`` for several views of each. It
-            must do the same each time, and its ``repr`` must say what it does.
+        transform: maps an image to ``(3, H, W)``, or to ``(views, 3, H, W)`` for several views of each. Its
+            ``repr`` must say what it does. What is random in it must come from torch's generator, which is
+            seeded by the number of the image: the views are the same each time.
         directory: for any number of caches; may be deleted at any time.
         batch_size: images per forward pass. On CPUs small batches are faster: they stay in the cache.
         block_size: images per file, and so the most that is lost when the work is killed.
@@ -168,7 +173,7 @@ class Extraction:
     def features(self, piece: slice) -> dict[str, Tensor]:
         """``(images, views, C, H, W)`` of each stage."""
         like = next(self.backbone.parameters(), torch.empty(0))
-        images = torch.stack([self._views(path) for path in self.paths[piece]])
+        images = torch.stack([self._views(k) for k in range(piece.start, piece.stop)])
         flat = images.flatten(0, 1).to(like.device, like.dtype)
         with torch.inference_mode():
             maps = self.backbone(flat.contiguous(memory_format=torch.channels_last))
@@ -182,8 +187,11 @@ class Extraction:
             for stage, features in maps.items()
         }
 
-    def _views(self, path: Path) -> Tensor:
-        views = self.transform(decode_image(path))
+    def _views(self, index: int) -> Tensor:
+        image = decode_image(self.paths[index])
+        with _GENERATOR, torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(derive_seed(index))
+            views = self.transform(image)
         return views if views.dim() == 4 else views.unsqueeze(0)
 
     def halves(self, piece: slice, shapes: Shapes) -> dict[str, np.ndarray[Any, Any]]:

@@ -1,0 +1,101 @@
+"""A backbone in two parts: its first stages, which are frozen, and the rest, which learns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, fx, nn
+
+from .stages import Stages, extract
+
+__all__ = ["Rest", "cut"]
+
+
+def cut(backbone: nn.Module) -> tuple[Stages, nn.Module]:
+    """The frozen beginning of a backbone, images to ``{name: map}``, and the rest, that map to the features.
+
+    Both share their layers with the backbone. What the first part makes of an image never changes, so that
+    it can be kept, and training passes through the second part alone.
+
+    Args:
+        backbone: of a network whose :meth:`~rootpool.models.PooledClassifier.freeze` was called.
+
+    >>> import torch
+    >>> from rootpool.models import create_model
+    >>> model = create_model("resnet18", num_classes=5).eval()
+    >>> model.freeze(3)
+    >>> first, rest = cut(model.backbone)
+    >>> images = torch.randn(2, 3, 64, 64)
+    >>> {name: tuple(map.shape) for name, map in first(images).items()}
+    {'body.layer2': (2, 128, 8, 8)}
+    >>> torch.equal(rest(first(images)["body.layer2"]), model.backbone(images))
+    True
+    """
+    learns = {name: parameter.requires_grad for name, parameter in backbone.named_parameters()}
+    if not any(learns.values()):
+        return Stages(backbone, ["last"]), nn.Identity()
+    frozen = list(learns)[: list(learns.values()).index(True)]
+    if not frozen:
+        raise ValueError(
+            "nothing is frozen at the beginning of the backbone; freeze its first stages"
+        )
+    name = _outermost(frozen[-1], [name for name in learns if learns[name]])
+    return Stages(backbone, [name]), Rest(backbone, name)
+
+
+def _outermost(last: str, learning: list[str]) -> str:
+    """The outermost module with the parameter ``last`` and without any that learns."""
+    parts = last.split(".")[:-1]
+    prefixes = (".".join(parts[: k + 1]) for k in range(len(parts)))
+    for prefix in prefixes:
+        if not any(name.startswith(f"{prefix}.") for name in learning):
+            return prefix
+    raise ValueError(f"{last} is frozen in a module that learns; freeze whole stages")
+
+
+class Rest(nn.Module):
+    """What a network does after a module: from its output to the output of the network.
+
+    Args:
+        network: any that ``torch.fx`` can trace.
+        after: the name of the module.
+
+    Raises:
+        ValueError: something else than this output reaches the rest, such as a skip connection.
+    """
+
+    def __init__(self, network: nn.Module, after: str) -> None:
+        super().__init__()
+        extracted: Any = extract(network, (after, "last"))
+        # Held apart from the registered modules: these are the network's, which sets their modes.
+        self._graphs = tuple(
+            fx.GraphModule(extracted, _beginning_at(graph, after))
+            for graph in (extracted.eval_graph, extracted.train_graph)
+        )
+        self._network = (network,)
+
+    def forward(self, features: Tensor) -> Tensor:
+        result: Tensor = self._graphs[self._network[0].training](features)
+        return result
+
+
+def _beginning_at(graph: fx.Graph, after: str) -> fx.Graph:
+    """The part of a graph between two of its maps, as a graph of its own."""
+    output = next(node for node in reversed(graph.nodes) if node.op == "output")
+    maps = output.args[0]
+    start = maps[after].args[0]  # each map is a copy of what the module gives
+    images = next(node for node in graph.nodes if node.op == "placeholder")
+    with graph.inserting_before(images):
+        features = graph.placeholder("features")
+    start.replace_all_uses_with(features)
+    output.args = (maps["last"],)
+    graph.eliminate_dead_code()
+    if images.users:
+        names = ", ".join(str(node) for node in images.users)
+        raise ValueError(
+            f"the network cannot be cut after {after}: {names} needs more than its output; freeze other "
+            "stages"
+        )
+    graph.erase_node(images)
+    graph.lint()
+    return graph

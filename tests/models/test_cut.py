@@ -1,0 +1,84 @@
+"""A backbone in two parts: together they are the whole, forward and backward."""
+
+import pytest
+import torch
+from torch import nn
+
+from rootpool.models import create_model
+from rootpool.models.cut import Rest, cut
+
+NETWORKS = {
+    ("resnet18", 3): "body.layer2",
+    ("tf_efficientnet_lite0", 6): "body.blocks.4",
+    ("convnext_atto", 2): "body.stages.0",
+    ("torchvision/resnet18", 2): "body.layer1",
+    ("patchnet", 1): None,
+}
+
+
+@pytest.mark.parametrize(("name", "frozen"), NETWORKS)
+@pytest.mark.parametrize("training", [False, True])
+def test_the_parts_are_the_whole(name, frozen, training):
+    torch.manual_seed(0)
+    model = create_model(name, num_classes=3, reduction=8).double()
+    model.freeze(frozen)
+    model.train(training)
+    first, rest = cut(model.backbone)
+    (stage,) = first.stages
+    assert NETWORKS[name, frozen] in (stage, None)
+    channels = 1 if name == "patchnet" else 3
+    images = torch.randn(4, channels, 64, 64, dtype=torch.float64)
+
+    def gradients(features):
+        loss = features.square().mean()
+        learning = [p for p in model.backbone.parameters() if p.requires_grad]
+        return torch.autograd.grad(loss, learning)
+
+    state = {name: value.clone() for name, value in model.state_dict().items()}
+    whole = model.backbone(images)
+    expected = gradients(whole)
+    model.load_state_dict(state)  # running statistics
+    with torch.no_grad():
+        maps = first(images)[stage]
+    parts = rest(maps)
+    assert torch.equal(parts, whole)
+    assert all(map(torch.equal, gradients(parts), expected))
+
+
+def test_a_frozen_backbone_leaves_nothing():
+    model = create_model("resnet18", num_classes=3).eval()
+    model.freeze("backbone")
+    first, rest = cut(model.backbone)
+    images = torch.randn(1, 3, 64, 64)
+    with torch.no_grad():
+        assert torch.equal(rest(first(images)["last"]), model.backbone(images))
+
+
+def test_where_it_cannot_be_cut():
+    class Skip(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = nn.Conv2d(3, 3, 1), nn.Conv2d(3, 3, 1)
+
+        def forward(self, x):
+            return self.b(self.a(x) + x)
+
+    with pytest.raises(ValueError, match="cannot be cut after a"):
+        Rest(Skip(), "a")
+    learning = create_model("resnet18", num_classes=3)
+    with pytest.raises(ValueError, match="nothing is frozen"):
+        cut(learning.backbone)
+
+
+def test_norms_are_held():
+    model = create_model("resnet18", num_classes=3)
+    model.hold_norms()
+    norms = [m for m in model.backbone.modules() if isinstance(m, nn.BatchNorm2d)]
+    assert norms
+    assert not any(norm.training for norm in norms)
+    assert all(norm.weight.requires_grad for norm in norms)
+    assert model.pool.training
+    model.train()
+    assert not any(norm.training for norm in norms)
+    model.hold_norms(False)
+    assert all(norm.training for norm in norms)

@@ -1,0 +1,145 @@
+"""Training behind frozen stages whose features are kept: the same training, in less time."""
+
+import pytest
+import torch
+
+from images import make_cub, make_image_tree
+from rootpool.recipes import SettingsError, merge
+from rootpool.train import evaluate, load_run
+from rootpool.train.data import ImageSplits, TensorImages, hold_out
+from rootpool.train.run import prepare
+from rootpool.train.settings import resolve
+from rootpool.train.study import Trial, run_trials
+from small_runs import assert_same_state, final, run, stopped_run
+
+EPOCHS = 3
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory):
+    return make_image_tree(tmp_path_factory.mktemp("photos"), classes=3, per_class=8, size=(80, 72))
+
+
+@pytest.fixture
+def config(images, tmp_path):
+    return {
+        "model": {
+            "backbone": "resnet10t",
+            "method": "exact",
+            "reduction": 8,
+            "freeze": 2,
+            "lr": 0.05,
+            "milestones": [2],
+        },
+        "data": {
+            "root": str(images),
+            "transform": "resized-crop",
+            "resize": 64,
+            "crop": 64,
+            "batch_size": 6,
+            "workers": 0,
+            "cache": str(tmp_path / "features"),
+            "views": 2,
+        },
+        "trainer": {"max_epochs": EPOCHS, "accelerator": "cpu", "num_sanity_val_steps": 0},
+        "save_every": 2,
+    }
+
+
+def test_a_run_learns_and_can_be_used(config, tmp_path):
+    done = run(tmp_path / "run", config=config)
+    history = done.module.history
+    assert history[-1]["train_loss"] < history[0]["train_loss"]
+    # Measured on the images themselves, by the whole network.
+    trained = load_run(tmp_path / "run")
+    measured = evaluate(trained)
+    assert measured["val_error"] == pytest.approx(history[-1]["val_error"], abs=100 / 24 + 1e-3)
+    frozen = trained.module.model.backbone.body.layer1.state_dict()
+    torch.manual_seed(0)
+    start = prepare(resolve(config), tmp_path / "again", progress=False).module
+    for name, tensor in start.model.backbone.body.layer1.state_dict().items():
+        assert torch.equal(frozen[name], tensor), name
+
+
+def test_the_same_as_without_a_cache(config, tmp_path, monkeypatch):
+    """With transforms that are not random, what differs is the rounding of the features to float16."""
+    from rootpool.train import datamodule
+
+    still = datamodule.ImageData.transforms
+    monkeypatch.setattr(datamodule.ImageData, "transforms", lambda self: (still(self)[1],) * 2)
+    kept = run(tmp_path / "kept", config=config).module
+    plain = run(tmp_path / "plain", config=merge(config, {"data": {"cache": None}})).module
+    for ours, theirs in zip(kept.history, plain.history, strict=True):
+        assert ours["train_loss"] == pytest.approx(theirs["train_loss"], rel=0.02)
+
+
+def test_views_differ_and_are_drawn(config, tmp_path):
+    prepared = prepare(resolve(config), tmp_path / "run", progress=False)
+    features = prepared.data.train_dataloader().dataset
+    seen = [features[epoch, 0][0] for epoch in range(8)]
+    kinds = {tuple(map.flatten()[:50].tolist()) for map in seen}
+    assert len(kinds) == 2, "one of two views by epoch"
+    assert torch.equal(features[3, 0][0], seen[3])
+
+
+def test_a_kill_changes_nothing(config, tmp_path):
+    run(tmp_path / "whole", config=config)
+    stopped_run(tmp_path / "killed", 6, config=config)
+    run(tmp_path / "killed", config=config, resume=True)
+    assert_same_state(final(tmp_path / "killed"), final(tmp_path / "whole"))
+
+
+def test_a_study_computes_features_once(config, tmp_path, monkeypatch):
+    from rootpool.train import study
+
+    filled = []
+    monkeypatch.setattr(study, "fill_cache", filled.append)
+    monkeypatch.setattr(study, "run_jobs", lambda *_, **__: [])
+    trials = [Trial(f"seed {seed}", {**config, "seed": seed}) for seed in range(3)]
+    with pytest.raises(FileNotFoundError):  # there are no results
+        run_trials(trials, tmp_path / "runs")
+    assert len(filled) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model": {"freeze": None}}, "data.cache .* needs model.freeze"),
+        ({"model": {"unfreeze_epoch": 1}}, "without model.unfreeze_epoch"),
+        ({"model": {"mixup": 0.2}}, "mix images; leave out data.cache"),
+        ({"data": {"views": 0}}, "data.views must be positive"),
+        (
+            {"data": {"root": "photo-patches"}, "model": {"backbone": "patchnet", "freeze": 1}},
+            "data.cache is for image files",
+        ),
+    ],
+)
+def test_mistakes(config, tmp_path, change, message):
+    with pytest.raises(SettingsError, match=message):
+        prepare(resolve(merge(config, change)), tmp_path / "run", progress=False)
+
+
+def test_hold_out():
+    labels = torch.arange(3).repeat_interleave(10)
+    pixels = torch.arange(30.0).reshape(30, 1, 1, 1)
+    train = TensorImages(pixels, labels, lambda x: x)
+    val = TensorImages(pixels, labels, lambda x: -x - 1)
+    splits = hold_out(ImageSplits(train, val, ("a", "b", "c"), "numbers"), 0.2)
+    held = [(-int(x) - 1, y) for x, y in (splits.val[k] for k in range(len(splits.val)))]
+    kept = [(int(x), y) for x, y in (splits.train[k] for k in range(len(splits.train)))]
+    assert len(held) == 6
+    assert sorted(held + kept) == [(k, k // 10) for k in range(30)]
+    assert [y for _, y in held] == [0, 0, 1, 1, 2, 2]
+
+
+def test_choices_are_made_without_the_test_images(tmp_path):
+    root = make_cub(tmp_path / "cub")
+    data = {"root": str(root), "hold_out": True, "val_share": 0.5, "crop": 32, "resize": 32}
+    config = {"model": {"backbone": "resnet10t"}, "data": {**data, "batch_size": 2}}
+    from rootpool.train.run import build
+
+    held = build(resolve(config))[1].splits
+    whole = build(resolve(merge(config, {"data": {"hold_out": False}})))[1].splits
+    test = {whole.val.path(k) for k in range(len(whole.val))}
+    for part in (held.train, held.val):
+        assert not test & {part.path(k) for k in range(len(part))}
