@@ -64,14 +64,16 @@ def test_fine_tuning_needs_weights(tmp_path):
         (tmp_path / name).touch()
     (tmp_path / "images").mkdir()
     with pytest.raises(SettingsError, match=r"birds-\* need --weights \(a checkpoint .* not given"):
-        Plan.for_data(str(tmp_path))
+        Plan.for_data(str(tmp_path), "birds")
     with pytest.raises(SettingsError, match=r"gone\.ckpt does not exist"):
         Plan.for_data(str(tmp_path), weights=str(tmp_path / "gone.ckpt"))
     weights = tmp_path / "weights.ckpt"
     weights.touch()
     plan = Plan.for_data(str(tmp_path), weights=str(weights))
-    assert plan.switch is None
+    assert (plan.family, plan.switch) == ("birds", None)
     assert plan.trials(["exact"])[0].config["model"]["weights"] == str(weights)
+    small = Plan.for_data(str(tmp_path))
+    assert (small.family, small.stands_for) == ("birds-lite", "birds")
 
 
 @pytest.mark.parametrize(

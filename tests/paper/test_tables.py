@@ -102,9 +102,11 @@ def test_average_pooling_is_one_row_for_both_networks():
     assert {r.get("group") for r in own} == {"ResNet-50", "ResNet-101", None}
 
 
-def test_fine_grained_accuracies(tmp_path):
-    plan = Plan("birds", str(tmp_path), str(tmp_path), seeds=5)
-    trials = plan.comparison(TABLES["fgvc"].trained)
+@pytest.mark.parametrize("family", ["birds", "birds-lite"])
+def test_fine_grained_accuracies(tmp_path, family):
+    weights = str(tmp_path) if family == "birds" else None
+    plan = Plan(family, str(tmp_path), weights, seeds=5)
+    trials = plan.trials(TABLES["fgvc"].trained, ["standalone"])
     found = study(plan, trials, {**dict.fromkeys(SVD, 13.0), "isqrt-cov": 16.0, "svd-topn": 99.0})
     result = measure_errors(TABLES["fgvc"], found)
     assert result.verdict == YES  # without SVD-TopN, for which the paper prints no number

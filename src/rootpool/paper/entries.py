@@ -52,9 +52,10 @@ IN_MINIATURE = Elsewhere(
     "All methods in miniature, with this report about them:",
 )
 FINE_TUNED = Elsewhere(
-    "data and pretrained networks that are not part of this package, and a GPU",
-    "rootpool paper {name} --data CUB_200_2011 --weights resnet50.ckpt --seeds 1",
-    "All methods, with this report about them:",
+    "images that are not part of this package",
+    "rootpool paper {name} --data CUB_200_2011",
+    "All methods on a small network, without a GPU (with --weights resnet50.ckpt, the paper's own), with this "
+    "report about them:",
 )
 
 FROZEN = (
@@ -138,6 +139,11 @@ def _only_its_own(plan: Plan, methods: Sequence[str]) -> list[Trial]:
 def _both_precisions(plan: Plan, methods: Sequence[str]) -> list[Trial]:
     trials = [*plan.precisions(["mpn-cov", "isqrt-cov"]), *plan.comparison(methods)]
     return list({trial.key: trial for trial in trials}.values())
+
+
+def _with_averages(plan: Plan, methods: Sequence[str]) -> list[Trial]:
+    """What the covariances, and their roots, are worth at all."""
+    return [*plan.comparison(methods), *plan.trials(["gap", "covariance"], ["standalone"])]
 
 
 def _with_warm_ups(plan: Plan, methods: Sequence[str]) -> list[Trial]:
@@ -243,7 +249,8 @@ for _entry in (
         "table:fgvc",
         measure_errors,
         pictures.chain(pictures.endings("Final error of each run and seed."), pictures.comparisons),
-        suits=lambda plan: plan.family in FINE_GRAINED,
+        _with_averages,
+        suits=lambda plan: plan.stands_for in FINE_GRAINED,
         elsewhere=FINE_TUNED,
         full=[FullSize(f, data=data, fine_tuned=True) for f, data in FINE_GRAINED.items()],
         form=".2f",

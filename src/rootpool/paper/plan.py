@@ -126,20 +126,31 @@ class Plan:
 
     @classmethod
     def for_data(cls, data: str | None, recipes: str | None = None, **options: Any) -> Plan:
-        """The plan for a folder of images, whose layout decides on the recipes if none are named."""
+        """The plan for a folder of images, whose layout decides on the recipes if none are named.
+
+        Recipes that start from a checkpoint are meant where one is given, the others where none is.
+        """
         if data is None or recipes is not None:
             return cls(recipes or PATCHES, data, **options)
         from rootpool.train.data.layouts import LAYOUTS
 
         root = Path(data)
         layouts = [layout.name for layout in LAYOUTS if None not in layout.find(root)]
-        found = [family.name for family in families().values() if family.layout in layouts]
+        fitting = [family for family in families().values() if family.layout in layouts]
+        given = options.get("weights") is not None
+        meant = [family for family in fitting if (family.fine_tunes is not None) == given]
+        found = [family.name for family in meant or fitting]
         if len(found) != 1:
             raise SettingsError(
                 f"the layout of {data} does not say which recipes to use; choose them with "
                 f"--recipes, one of {', '.join(families())}"
             )
         return cls(found[0], data, **options)
+
+    @property
+    def stands_for(self) -> str:
+        """The family of the paper in whose columns the results stand."""
+        return families()[self.family].stands_for or self.family
 
     @property
     def miniature(self) -> bool:

@@ -23,6 +23,7 @@ NETWORKS = {
     "patches": "without batch norm",
     "patches-norm": "with batch norm",
     "cifar10": "CIFAR-10",
+    "birds-lite": "birds, fine-tuned",
 }
 NOT_MEASURED = "not measured"
 

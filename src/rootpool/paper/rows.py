@@ -111,7 +111,7 @@ def cells_of(table: Table, study: Measured) -> dict[tuple[str, str], list[float]
         protocols = {row["protocol"] for row in own}
         for column, measure in table.measures.items():
             chosen = {tag: v for tag, v in measure.items() if tag not in ("value", "family")}
-            if measure.get("family", study.plan.family) != study.plan.family:
+            if measure.get("family", study.plan.stands_for) != study.plan.stands_for:
                 continue
             if chosen.get("protocol") not in protocols:
                 # Newton-Schulz and average pooling have no second stage: the table repeats them.

@@ -8,6 +8,7 @@ A family is a YAML file in the folder ``families``. It holds settings and, besid
 - ``methods``: for single methods, the settings that differ;
 - ``needs``: what the user has to bring, as option and description;
 - ``fine_tunes``: the family whose checkpoints it starts from, of the same method;
+- ``stands_for``: the family of the paper in whose columns its results stand;
 - ``layout``: the layout of data for which ``rootpool paper`` trains it, which a ``base`` does not pass on.
 """
 
@@ -38,6 +39,7 @@ class Family:
         methods: by method, the settings that differ.
         needs: what the user has to bring, as option: what it is.
         fine_tunes: the family whose checkpoints it starts from.
+        stands_for: the family of the paper in whose columns its results stand; None for its own.
         layout: the layout of data for which ``rootpool paper`` trains this family.
     """
 
@@ -48,6 +50,7 @@ class Family:
     methods: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     needs: Mapping[str, str] = field(default_factory=dict)
     fine_tunes: str | None = None
+    stands_for: str | None = None
     layout: str | None = None
 
 
@@ -67,7 +70,7 @@ def families() -> dict[str, Family]:
 
 def _family(name: str) -> Family:
     content = _content(name)
-    parts = ("about", "protocols", "methods", "needs", "fine_tunes", "layout")
+    parts = ("about", "protocols", "methods", "needs", "fine_tunes", "stands_for", "layout")
     given = {part: content.pop(part) for part in parts if part in content}
     return Family(name, config=content, **given)
 
