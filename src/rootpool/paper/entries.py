@@ -54,8 +54,8 @@ IN_MINIATURE = Elsewhere(
 FINE_TUNED = Elsewhere(
     "images that are not part of this package",
     "rootpool paper {name} --data CUB_200_2011",
-    "All methods on a small network, without a GPU (with --weights resnet50.ckpt, the paper's own), with this "
-    "report about them:",
+    "All methods on a small network, without a GPU (with --weights resnet50.ckpt, on the paper's own), with "
+    "this report about them:",
 )
 
 FROZEN = (
