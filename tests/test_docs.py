@@ -107,7 +107,7 @@ def test_photographs_to_a_network_in_five_commands(tmp_path, monkeypatch, capsys
         block.run(scope)
     printed = capsys.readouterr().out
     assert "flat-folder: 144 images for training, 36 for validation, 6 classes" in printed
-    assert "runs/photos-exact/model.onnx: images of 3 x 128 x 128 to 6 classes" in printed
+    assert "runs/photos-kept-exact/model.onnx: images of 3 x 128 x 128 to 6 classes" in printed
     assert "<svg" in Path("report.html").read_text(encoding="utf-8")
     assert len(Path("guesses.csv").read_text(encoding="utf-8").splitlines()) == 13
     assert Path("evaluation", "confusion.png").is_file()

@@ -79,6 +79,9 @@ def test_a_run_folder_is_evaluated_on_any_folder_of_its_classes(colours, tmp_pat
         confusion = list(csv.reader(file))
     assert [sum(map(int, row[1:])) for row in confusion[1:]] == [0, 3, 3]
     assert (output / "confusion.png").stat().st_size > 1000
+    page = (output / "index.html").read_text(encoding="utf-8")
+    assert "A few images" in page
+    assert page.count("<image") >= 12, "six photographs, and a map beside each"
     make_image_tree(tmp_path / "odd", classes=["green", "violet"], splits=("",))
     assert run("evaluate", colours / "run", "--data", tmp_path / "odd") == 1
     assert "folders that are not classes of the run: violet" in capsys.readouterr().err

@@ -30,6 +30,7 @@ def evaluate(checkpoint: str, data: str | None, output: str | None = None) -> in
     from rich.text import Text
 
     from rootpool.train.evaluation import load_run, measure
+    from rootpool.train.evaluation_page import evaluation_page
 
     run = load_run(checkpoint)
     found = measure(run, data, enable_progress_bar=sys.stdout.isatty())
@@ -57,6 +58,8 @@ def evaluate(checkpoint: str, data: str | None, output: str | None = None) -> in
     console.print(classes)
     if output is not None:
         _write_evaluation(found, Path(output))
+        page = evaluation_page(run, found, data).write(Path(output) / "index.html")
+        print(f"Look at {page.resolve().as_uri()}")
     return 0
 
 

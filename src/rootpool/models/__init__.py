@@ -12,6 +12,8 @@ except ImportError as error:
 from .backbones import Backbone
 from .checkpoints import load_checkpoint, save_checkpoint
 from .classifier import PooledClassifier
+from .contributions import contributions
+from .cut import cut
 from .export import export_onnx, export_program
 from .factory import create_model, list_models, names, pretrained_input
 from .files import read_tensors
@@ -29,7 +31,9 @@ __all__ = [
     "PooledClassifier",
     "Preset",
     "Stages",
+    "contributions",
     "create_model",
+    "cut",
     "export_onnx",
     "export_program",
     "list_models",

@@ -26,6 +26,7 @@ from .trainer import make_trainer
 __all__ = [
     "Evaluation",
     "TrainedRun",
+    "data_of",
     "evaluate",
     "find_images",
     "load_run",
@@ -91,11 +92,14 @@ class Evaluation:
         metrics: ``val_error`` and ``val_error5`` in per cent, ``val_loss``, ``samples``.
         confusion: images by true class and predicted class.
         classes: names of both.
+        predicted: the class that each image was given, in the order of the data; empty if several processes
+            have measured.
     """
 
     metrics: dict[str, float]
     confusion: list[list[int]]
     classes: list[str]
+    predicted: tuple[int, ...] = ()
 
     def by_class(self) -> list[dict[str, Any]]:
         """For each class that has images: how many, their error, and what they are taken for most often."""
@@ -129,7 +133,7 @@ def measure(run: TrainedRun, root: str | None = None, **trainer_options: Any) ->
             all of which count; None for the validation split that the run was trained with.
         trainer_options: of Lightning's Trainer, such as ``devices``.
     """
-    data = _data(run, root)
+    data = data_of(run, root)
     counter = _Confusion(len(run.classes))
     trainer = make_trainer(
         logger=False, enable_checkpointing=False, callbacks=[counter], **trainer_options
@@ -137,7 +141,9 @@ def measure(run: TrainedRun, root: str | None = None, **trainer_options: Any) ->
     with quiet_lightning():
         (metrics,) = trainer.validate(run.module, datamodule=data, verbose=False)
     confusion: list[list[int]] = counter.metric.compute().tolist()
-    return Evaluation({**metrics, "samples": len(data.splits.val)}, confusion, run.classes)
+    samples = len(data.splits.val)
+    predicted = tuple(counter.predicted) if len(counter.predicted) == samples else ()
+    return Evaluation({**metrics, "samples": samples}, confusion, run.classes, predicted)
 
 
 class _Confusion(pl.Callback):
@@ -145,14 +151,17 @@ class _Confusion(pl.Callback):
 
     def __init__(self, classes: int) -> None:
         self.metric = MulticlassConfusionMatrix(classes)
+        self.predicted: list[int] = []
 
     def on_validation_batch_end(
         self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Any, *args: Any
     ) -> None:
         self.metric.to(pl_module.device).update(pl_module.predicted, batch[1])
+        self.predicted += pl_module.predicted.tolist()
 
 
-def _data(run: TrainedRun, root: str | None) -> ImageData:
+def data_of(run: TrainedRun, root: str | None = None) -> ImageData:
+    """The data that a run is measured on; see `measure`."""
     own = run.data_options["root"]
     if root is None or (own not in EMBEDDED and Path(root).resolve() == Path(own).resolve()):
         return ImageData(**run.data_options)

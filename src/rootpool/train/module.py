@@ -14,8 +14,13 @@ from torch import Tensor, nn
 from torchmetrics import MeanMetric
 from torchmetrics.classification import MulticlassAccuracy
 
-from rootpool.models import PooledClassifier, create_model, load_checkpoint, parameter_groups
-from rootpool.models.cut import cut
+from rootpool.models import (
+    PooledClassifier,
+    create_model,
+    cut,
+    load_checkpoint,
+    parameter_groups,
+)
 from rootpool.models.spec import FETCHING
 from rootpool.nn import covariance_pools, learned_values, resolve_pool, set_method
 from rootpool.recipes import SettingsError

@@ -1,0 +1,203 @@
+"""A page about the errors of a trained network, with the photographs themselves.
+
+The images are the user's own: the page is for looking at, and is not made to be published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+
+import rootpool
+from rootpool.models import contributions
+from rootpool.report import Block, Facts, Heading, Number, Page, Paragraph, Picture, Table
+from rootpool.report.plots import confusion_matrix
+
+from .data import decode_image
+from .evaluation import Evaluation, TrainedRun, data_of
+
+__all__ = ["evaluation_page"]
+
+PAIRS, EXAMPLES, ANSWERS, WORST = 6, 8, 5, 20
+SIDE = 240  # pixels of a photograph on the page
+
+
+@dataclass(frozen=True)
+class Photographs:
+    """The images that were measured, with what they are and what they were taken for."""
+
+    images: Any
+    predicted: Sequence[int]
+    classes: Sequence[str]
+
+    @property
+    def labels(self) -> list[int]:
+        found: list[int] = self.images.labels.tolist()
+        return found
+
+    def picture(self, index: int) -> np.ndarray[Any, Any]:
+        """The photograph, small."""
+        image = decode_image(self.images.path(index))
+        image.thumbnail((SIDE, SIDE))
+        return np.asarray(image.convert("RGB"))
+
+    def first(self, true: int, predicted: int) -> int | None:
+        """An image of a class that was taken for another, or for itself."""
+        found = zip(self.labels, self.predicted, strict=True)
+        return next((k for k, pair in enumerate(found) if pair == (true, predicted)), None)
+
+
+def evaluation_page(run: TrainedRun, found: Evaluation, root: str | None = None) -> Page:
+    """The page.
+
+    Args:
+        run: the network.
+        found: what :func:`~rootpool.train.evaluation.measure` gave for it.
+        root: the data that it was measured on; None for those of the run.
+    """
+    metrics = found.metrics
+    page = Page(
+        "Where it fails",
+        lead=f"{run.checkpoint.parent.name}, after epoch {run.epoch}.",
+        footer=f"Written by rootpool {rootpool.__version__}.",
+    )
+    page.add(
+        Facts(
+            {
+                "images": str(metrics["samples"]),
+                "top-1 error": Number(metrics["val_error"], unit="%"),
+                "top-5 error": Number(metrics["val_error5"], unit="%"),
+                "pooling": run.module.pooling,
+            }
+        ),
+        _worst(found),
+        Picture.of(
+            confusion_matrix, found.confusion, found.classes, alt="Predicted class by true class"
+        ),
+    )
+    images = data_of(run, root).splits.val
+    if found.predicted and hasattr(images, "path"):
+        photographs = Photographs(images, found.predicted, found.classes)
+        page.add(*_pairs(found, photographs), *_examples(run, photographs))
+    return page
+
+
+def _worst(found: Evaluation) -> Table:
+    rows = sorted(found.by_class(), key=lambda row: -row["error"])
+    return Table(
+        ["class", "images", "error, %", "taken for"],
+        [
+            [
+                row["class"],
+                Number(row["images"], form=".0f"),
+                Number(row["error"], form=".1f"),
+                row["confused_with"],
+            ]
+            for row in rows[:WORST]
+        ],
+        f"The worst of {len(rows)} classes."
+        if len(rows) > WORST
+        else "All classes, the worst first.",
+    )
+
+
+# --------------------------------------------------------------------------------------------------
+# Photographs
+
+
+def _pairs(found: Evaluation, photographs: Photographs) -> list[Block]:
+    counts = [
+        (count, true, predicted)
+        for true, row in enumerate(found.confusion)
+        for predicted, count in enumerate(row)
+        if count and true != predicted
+    ]
+    if not counts:
+        return []
+    pairs = sorted(counts, reverse=True)[:PAIRS]
+    return [
+        Heading("What is confused with what"),
+        Picture.of(
+            draw_pairs,
+            pairs,
+            photographs,
+            alt="Pairs of classes that are confused most often, with a photograph of each",
+            caption="Left: a photograph that was taken for the class on the right. Right: one of that class "
+            "that was recognised.",
+        ),
+    ]
+
+
+def draw_pairs(pairs: Sequence[tuple[int, int, int]], photographs: Photographs) -> Figure:
+    """A row for each pair of classes: one that was mistaken, and one of what it was taken for."""
+    figure = Figure(figsize=(7, 2.6 * len(pairs)), layout="constrained")
+    names = photographs.classes
+    for axes, (count, true, predicted) in zip(
+        figure.subplots(len(pairs), 2, squeeze=False), pairs, strict=True
+    ):
+        wrong, right = photographs.first(true, predicted), photographs.first(predicted, predicted)
+        titles = f"{names[true]}, taken for ({count} ×)", names[predicted]
+        for place, index, title in zip(axes, (wrong, right), titles, strict=True):
+            place.set_axis_off()
+            place.set_title(title, fontsize=9)
+            if index is not None:
+                place.imshow(photographs.picture(index))
+    return figure
+
+
+def _examples(run: TrainedRun, photographs: Photographs) -> list[Block]:
+    images = len(photographs.labels)
+    drawn = np.random.default_rng(0).choice(images, min(EXAMPLES, images), replace=False)
+    return [
+        Heading("A few images"),
+        Paragraph(
+            "Drawn at random, without looking at the answers. Beside each is what every position adds to the "
+            "logit of the first answer (red) or takes from it (blue): the gradient of that logit through the "
+            "pooling, times the features. For roots and averages these numbers add up to the logit. The map "
+            "covers what the network sees, which may be less than the photograph."
+        ),
+        Picture.of(
+            draw_examples,
+            run,
+            photographs,
+            sorted(drawn.tolist()),
+            alt="Photographs, the most probable classes of each, and which positions speak for the first",
+        ),
+    ]
+
+
+def draw_examples(run: TrainedRun, photographs: Photographs, chosen: Sequence[int]) -> Figure:
+    """Photographs with their most probable classes, and maps of the positions that speak for the first."""
+    model = run.module.model.eval()
+    inputs = torch.stack([photographs.images[k][0] for k in chosen]).to(run.module.device)
+    with torch.no_grad():
+        count = min(ANSWERS, len(photographs.classes))
+        shares, answers = model(inputs).softmax(1).topk(count)
+    maps = contributions(model, inputs, answers[:, 0]).cpu()
+    figure = Figure(figsize=(10, 3.0 * -(-len(chosen) // 2)), layout="constrained")
+    places = figure.subplots(-(-len(chosen) // 2), 4, squeeze=False).reshape(-1, 2)
+    for pair in places:
+        for place in pair:
+            place.set_axis_off()
+    for k, (index, (photograph, beside)) in enumerate(
+        zip(chosen, places[: len(chosen)], strict=True)
+    ):
+        true = photographs.labels[index]
+        photograph.imshow(photographs.picture(index))
+        photograph.set_title(photographs.classes[true], fontsize=9, weight="bold")
+        lines = [
+            f"{'▸ ' if c == true else ''}{photographs.classes[c]} {p:.0%}"
+            for c, p in zip(answers[k].tolist(), shares[k].tolist(), strict=True)
+        ]
+        photograph.set_axis_on()
+        photograph.set(xticks=[], yticks=[])
+        photograph.set_xlabel("\n".join(lines), fontsize=7)
+        if maps.dim() == 3:
+            largest = float(maps[k].abs().max()) or 1.0
+            beside.imshow(maps[k].numpy(), cmap="RdBu_r", vmin=-largest, vmax=largest)
+    return figure
