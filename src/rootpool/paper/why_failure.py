@@ -10,7 +10,7 @@ from rootpool.report import Block, Cell, Heading, Number, Paragraph, Picture, Ta
 
 from .why_pictures import draw_failure
 
-__all__ = ["failure_blocks"]
+__all__ = ["failure_blocks", "wrong_steps"]
 
 
 def failure_blocks(traces: Mapping[str, Sequence[Record]]) -> list[Block]:
@@ -43,7 +43,7 @@ def _told(name: str, records: Sequence[Record]) -> str:
     """What happened in one training, in three sentences."""
     known = [r for r in records if r.get("error") is not None]
     worst = max(known, key=lambda r: _number(r, "error"))
-    wrong = sum(not _number(r, "error") < 1 for r in known)
+    wrong, _ = wrong_steps(records)
     ties = 100 * fmean(_number(r, "ties") for r in known)
     peak = _number(worst, "gradient") / _number(worst, "exact")
     share = 100 * _number(worst, "sample_share")
@@ -58,6 +58,12 @@ def _told(name: str, records: Sequence[Record]) -> str:
         f"step {worst['step']}, where the gradient is {peak:.3g} times as long as the exact one, and "
         f"{share:.0f} % of its square comes from one sample, number {worst['sample']} of its batch. {end}"
     )
+
+
+def wrong_steps(records: Sequence[Record]) -> tuple[int, int]:
+    """In how many steps the error of the gradient is larger than the exact gradient, and of how many."""
+    known = [r for r in records if r.get("error") is not None]
+    return sum(not _number(r, "error") < 1 for r in known), len(known)
 
 
 def _number(record: Record, key: str) -> float:

@@ -41,7 +41,7 @@ from rootpool.report import (
 )
 
 from .why_data import ROOT, Setting, Tone, cell_run, half_effect, iteration_runs, tone
-from .why_failure import failure_blocks
+from .why_failure import failure_blocks, wrong_steps
 from .why_pictures import draw_filters, draw_sweep
 
 __all__ = ["why_page"]
@@ -73,6 +73,7 @@ def why_page(
         footer=f"Written by rootpool {rootpool.__version__}.",
     )
     page.add(
+        *_in_words(settings, traces),
         *_answers(settings),
         Code(command, "sh"),
         *failure_blocks(traces),
@@ -86,6 +87,40 @@ def why_page(
 
 # --------------------------------------------------------------------------------------------------
 # The short answer
+
+
+def _in_words(settings: Sequence[Setting], traces: Mapping[str, Sequence[Record]]) -> list[Block]:
+    """What the tables below say, in three sentences at most."""
+    parts = []
+    if traces:
+        name, (wrong, steps) = max(
+            ((name, wrong_steps(records)) for name, records in traces.items()),
+            key=lambda item: item[1][0] / item[1][1],
+        )
+        parts.append(
+            "What fails is a gradient: that of MPN-COV, as published, is off by more than the length of the "
+            f"exact one in {wrong} of {steps} steps ({name})."
+        )
+    value, gradient = (
+        _tally([half_effect(s, half) for s in settings]) for half in ("forward", "backward")
+    )
+    parts.append(
+        "Where all gradients are finite, what is left of the approximation? In the place of the exact "
+        f"root, the value of Newton-Schulz is {value}; its gradient is {gradient}."
+    )
+    learned = [c.difference for s in settings for c in s.against(LEARNED)]
+    parts.append(f"Filters that are learned are {_tally(learned, 'comparisons')}.")
+    return [Paragraph(" ".join(parts))]
+
+
+def _tally(effects: Sequence[PairedDifference | None], of: str = "networks") -> str:
+    known = [d for d in effects if d is not None]
+    better = sum(d.clear and d.mean < 0 for d in known)
+    worse = sum(d.clear and d.mean > 0 for d in known)
+    return (
+        f"clearly better in {better} of {len(known)} {of}, clearly worse in {worse}, within noise in "
+        f"{len(known) - better - worse}"
+    )
 
 
 def _answers(settings: Sequence[Setting]) -> list[Block]:
