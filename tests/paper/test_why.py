@@ -91,7 +91,9 @@ def test_the_page_says_what_the_numbers_say():
     assert "✗ patches: with the value of Newton-Schulz, worse by 0.99" in text
     assert "✓ birds, held-out: with the value of Newton-Schulz, better by 1.01" in text
     assert "in 2 of 3 steps (watched)" in text
-    assert "value of Newton-Schulz is clearly better in 1 of 2 networks, clearly worse in 1," in text
+    assert (
+        "value of Newton-Schulz is clearly better in 1 of 2 networks, clearly worse in 1," in text
+    )
     assert "watched: 25 % of the pairs of eigenvalues are closer than rounding." in text
     assert "In 2 of 3 steps the error of the gradient is larger" in text
     assert "In step 3 the numbers stop being finite." in text

@@ -14,6 +14,7 @@ import rootpool
 from rootpool.analysis.statistics import Comparison, compare, describe
 from rootpool.analysis.timing import machine
 from rootpool.report import (
+    Block,
     Code,
     Facts,
     Heading,
@@ -28,6 +29,7 @@ from rootpool.report import (
 )
 from rootpool.report.plots import confusion_pairs, dots_with_spread, paired_differences
 from rootpool.train.data import decode_image
+from rootpool.train.photographs import Photographs, draw_pairs
 
 from .birds import IMAGE_SIZE, BirdStudy
 from .study import HeadResult
@@ -142,6 +144,47 @@ def _examples_table(study: BirdStudy, result: HeadResult) -> Table:
     return Table(["image", "species", "the five most probable"], rows)
 
 
+def _without_photographs(study: BirdStudy, result: HeadResult) -> list[Block]:
+    return [
+        Paragraph(
+            "Drawn at random, without looking at the answers. (The photographs belong to their photographers "
+            "and are not shown here; they are on the page that the command writes.)"
+        ),
+        _examples_table(study, result),
+    ]
+
+
+def _with_photographs(study: BirdStudy, result: HeadResult) -> list[Block]:
+    return [
+        Paragraph(
+            "Drawn at random, without looking at the answers. The photographs belong to their photographers: "
+            "this page is not for publication."
+        ),
+        Picture.of(
+            draw_examples,
+            study,
+            result,
+            alt="Photographs with the five most probable species of each",
+        ),
+    ]
+
+
+def _confused_photographs(study: BirdStudy, result: HeadResult) -> Picture:
+    photographs = Photographs(
+        study.files,
+        result.labels.tolist(),
+        result.classes[:, 0].tolist(),
+        [species(name) for name in study.classes],
+    )
+    return Picture.of(
+        draw_pairs,
+        photographs,
+        alt="Pairs of species that are confused most often, with a photograph of each",
+        caption="Left: a photograph that was taken for the species on the right. Right: one of that species "
+        "that was recognised. First seed of the best head.",
+    )
+
+
 def draw_examples(study: BirdStudy, result: HeadResult) -> Figure:
     """Photographs with the five most probable species below each, to look at but not to share."""
     chosen = _pick(result)
@@ -160,8 +203,16 @@ def draw_examples(study: BirdStudy, result: HeadResult) -> Figure:
     return figure
 
 
-def birds_page(main: BirdStudy, methods: BirdStudy | None = None) -> Page:
-    """The report on the main table and, if they were compared, on the methods."""
+def birds_page(
+    main: BirdStudy, methods: BirdStudy | None = None, *, photographs: bool = False
+) -> Page:
+    """The report on the main table and, if they were compared, on the methods.
+
+    Args:
+        main: the heads.
+        methods: the methods, if they were compared.
+        photographs: whether to show them, on a page that is not published.
+    """
     best = max(summary(main.results), key=lambda row: row.mean)
     of_best = [result for result in main.results if result.head == best.head]
     minutes = sum(main.seconds.get(part, 0.0) for part in ("features", "main-test")) / 60
@@ -206,13 +257,11 @@ def birds_page(main: BirdStudy, methods: BirdStudy | None = None) -> Page:
                 caption=f"Test images, mean over {len(of_best)} seeds of the best head.",
             )
         )
+        if photographs:
+            page.add(_confused_photographs(main, of_best[0]))
     page.add(
         Heading("A few test images"),
-        Paragraph(
-            "Drawn at random, without looking at the answers. (The photographs belong to their photographers "
-            "and are not shown here; the command puts them beside its results, in examples.png.)"
-        ),
-        _examples_table(main, of_best[0]),
+        *(_with_photographs if photographs else _without_photographs)(main, of_best[0]),
         Heading("How this was made"),
         Paragraph(
             f"Two views of each image, {IMAGE_SIZE} pixels: the centre square, and the mirror image of "
@@ -233,14 +282,10 @@ def write_reports(
     methods: BirdStudy | None = None,
     markdown: str | os.PathLike[str] | None = None,
 ) -> Path:
-    """Write ``index.html``, ``birds.md`` with its pictures, and ``examples.png`` into a folder.
+    """Write ``index.html``, with photographs, and ``birds.md`` with its pictures, without, into a folder.
 
     The Markdown goes to ``markdown`` instead, if that is given.
     """
-    page = birds_page(main, methods)
-    best = max(summary(main.results), key=lambda row: row.mean)
-    result = next(result for result in main.results if result.head == best.head)
     target = Path(folder)
-    draw_examples(main, result).savefig(target / "examples.png", dpi=80)
-    page.write_markdown(Path(markdown or target / "birds.md"))
-    return page.write(target / "index.html")
+    birds_page(main, methods).write_markdown(Path(markdown or target / "birds.md"))
+    return birds_page(main, methods, photographs=True).write(target / "index.html")

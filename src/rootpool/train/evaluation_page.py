@@ -6,50 +6,24 @@ The images are the user's own: the page is for looking at, and is not made to be
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from matplotlib.figure import Figure
+from torch import Tensor
 
 import rootpool
 from rootpool.models import contributions
 from rootpool.report import Block, Facts, Heading, Number, Page, Paragraph, Picture, Table
 from rootpool.report.plots import confusion_matrix
 
-from .data import decode_image
+from .data import LabelledImages
 from .evaluation import Evaluation, TrainedRun, data_of
+from .photographs import Photographs, draw_pairs
 
 __all__ = ["evaluation_page"]
 
-PAIRS, EXAMPLES, ANSWERS, WORST = 6, 8, 5, 20
-SIDE = 240  # pixels of a photograph on the page
-
-
-@dataclass(frozen=True)
-class Photographs:
-    """The images that were measured, with what they are and what they were taken for."""
-
-    images: Any
-    predicted: Sequence[int]
-    classes: Sequence[str]
-
-    @property
-    def labels(self) -> list[int]:
-        found: list[int] = self.images.labels.tolist()
-        return found
-
-    def picture(self, index: int) -> np.ndarray[Any, Any]:
-        """The photograph, small."""
-        image = decode_image(self.images.path(index))
-        image.thumbnail((SIDE, SIDE))
-        return np.asarray(image.convert("RGB"))
-
-    def first(self, true: int, predicted: int) -> int | None:
-        """An image of a class that was taken for another, or for itself."""
-        found = zip(self.labels, self.predicted, strict=True)
-        return next((k for k, pair in enumerate(found) if pair == (true, predicted)), None)
+EXAMPLES, ANSWERS, WORST = 8, 5, 20
 
 
 def evaluation_page(run: TrainedRun, found: Evaluation, root: str | None = None) -> Page:
@@ -82,8 +56,9 @@ def evaluation_page(run: TrainedRun, found: Evaluation, root: str | None = None)
     )
     images = data_of(run, root).splits.val
     if found.predicted and hasattr(images, "path"):
-        photographs = Photographs(images, found.predicted, found.classes)
-        page.add(*_pairs(found, photographs), *_examples(run, photographs))
+        paths = [images.path(k) for k in range(len(images))]
+        photographs = Photographs(paths, images.labels.tolist(), found.predicted, found.classes)
+        page.add(*_pairs(photographs), *_examples(run, images, photographs))
     return page
 
 
@@ -110,21 +85,13 @@ def _worst(found: Evaluation) -> Table:
 # Photographs
 
 
-def _pairs(found: Evaluation, photographs: Photographs) -> list[Block]:
-    counts = [
-        (count, true, predicted)
-        for true, row in enumerate(found.confusion)
-        for predicted, count in enumerate(row)
-        if count and true != predicted
-    ]
-    if not counts:
+def _pairs(photographs: Photographs) -> list[Block]:
+    if not photographs.confused():
         return []
-    pairs = sorted(counts, reverse=True)[:PAIRS]
     return [
         Heading("What is confused with what"),
         Picture.of(
             draw_pairs,
-            pairs,
             photographs,
             alt="Pairs of classes that are confused most often, with a photograph of each",
             caption="Left: a photograph that was taken for the class on the right. Right: one of that class "
@@ -133,26 +100,11 @@ def _pairs(found: Evaluation, photographs: Photographs) -> list[Block]:
     ]
 
 
-def draw_pairs(pairs: Sequence[tuple[int, int, int]], photographs: Photographs) -> Figure:
-    """A row for each pair of classes: one that was mistaken, and one of what it was taken for."""
-    figure = Figure(figsize=(7, 2.6 * len(pairs)), layout="constrained")
-    names = photographs.classes
-    for axes, (count, true, predicted) in zip(
-        figure.subplots(len(pairs), 2, squeeze=False), pairs, strict=True
-    ):
-        wrong, right = photographs.first(true, predicted), photographs.first(predicted, predicted)
-        titles = f"{names[true]}, taken for ({count} ×)", names[predicted]
-        for place, index, title in zip(axes, (wrong, right), titles, strict=True):
-            place.set_axis_off()
-            place.set_title(title, fontsize=9)
-            if index is not None:
-                place.imshow(photographs.picture(index))
-    return figure
-
-
-def _examples(run: TrainedRun, photographs: Photographs) -> list[Block]:
-    images = len(photographs.labels)
-    drawn = np.random.default_rng(0).choice(images, min(EXAMPLES, images), replace=False)
+def _examples(run: TrainedRun, images: LabelledImages, photographs: Photographs) -> list[Block]:
+    count = len(images)
+    drawn = sorted(
+        np.random.default_rng(0).choice(count, min(EXAMPLES, count), replace=False).tolist()
+    )
     return [
         Heading("A few images"),
         Paragraph(
@@ -164,17 +116,20 @@ def _examples(run: TrainedRun, photographs: Photographs) -> list[Block]:
         Picture.of(
             draw_examples,
             run,
+            torch.stack([images[k][0] for k in drawn]),
             photographs,
-            sorted(drawn.tolist()),
+            drawn,
             alt="Photographs, the most probable classes of each, and which positions speak for the first",
         ),
     ]
 
 
-def draw_examples(run: TrainedRun, photographs: Photographs, chosen: Sequence[int]) -> Figure:
+def draw_examples(
+    run: TrainedRun, inputs: Tensor, photographs: Photographs, chosen: Sequence[int]
+) -> Figure:
     """Photographs with their most probable classes, and maps of the positions that speak for the first."""
     model = run.module.model.eval()
-    inputs = torch.stack([photographs.images[k][0] for k in chosen]).to(run.module.device)
+    inputs = inputs.to(run.module.device)
     with torch.no_grad():
         count = min(ANSWERS, len(photographs.classes))
         shares, answers = model(inputs).softmax(1).topk(count)
