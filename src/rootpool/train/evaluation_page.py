@@ -6,6 +6,7 @@ The images are the user's own: the page is for looking at, and is not made to be
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,7 +18,7 @@ from rootpool.models import contributions
 from rootpool.report import Block, Facts, Heading, Number, Page, Paragraph, Picture, Table
 from rootpool.report.plots import confusion_matrix
 
-from .data import LabelledImages
+from .data import EMBEDDED, LabelledImages
 from .evaluation import Evaluation, TrainedRun, data_of
 from .photographs import Photographs, draw_pairs
 
@@ -54,8 +55,8 @@ def evaluation_page(run: TrainedRun, found: Evaluation, root: str | None = None)
             confusion_matrix, found.confusion, found.classes, alt="Predicted class by true class"
         ),
     )
-    images = data_of(run, root).splits.val
-    if found.predicted and hasattr(images, "path"):
+    if found.predicted and (root or run.data_options["root"]) not in EMBEDDED:
+        images: Any = data_of(run, root).splits.val
         paths = [images.path(k) for k in range(len(images))]
         photographs = Photographs(paths, images.labels.tolist(), found.predicted, found.classes)
         page.add(*_pairs(photographs), *_examples(run, images, photographs))
@@ -133,7 +134,8 @@ def draw_examples(
     with torch.no_grad():
         count = min(ANSWERS, len(photographs.classes))
         shares, answers = model(inputs).softmax(1).topk(count)
-    maps = contributions(model, inputs, answers[:, 0]).cpu()
+    one_map = hasattr(model.pool, "reduction")  # and not several branches
+    maps = contributions(model, inputs, answers[:, 0]).cpu() if one_map else None
     figure = Figure(figsize=(10, 3.0 * -(-len(chosen) // 2)), layout="constrained")
     places = figure.subplots(-(-len(chosen) // 2), 4, squeeze=False).reshape(-1, 2)
     for pair in places:
@@ -152,7 +154,7 @@ def draw_examples(
         photograph.set_axis_on()
         photograph.set(xticks=[], yticks=[])
         photograph.set_xlabel("\n".join(lines), fontsize=7)
-        if maps.dim() == 3:
+        if maps is not None and maps.dim() == 3:
             largest = float(maps[k].abs().max()) or 1.0
             beside.imshow(maps[k].numpy(), cmap="RdBu_r", vmin=-largest, vmax=largest)
     return figure
