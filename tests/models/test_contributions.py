@@ -2,10 +2,10 @@
 
 import pytest
 import torch
+from torch import nn
 
 from rootpool.models import create_model
 from rootpool.models.contributions import contributions
-from rootpool.nn import BranchPool
 
 
 @pytest.mark.parametrize("method", ["exact", "isqrt-cov", "svd-trunc", "gap"])
@@ -38,6 +38,16 @@ def test_tokens_and_branches():
         "vit_tiny_patch16_224", "exact", num_classes=3, reduction=8, img_size=64
     ).eval()
     assert contributions(model, torch.randn(1, 3, 64, 64), torch.tensor([2])).shape == (1, 16)
-    model.pool = BranchPool([("a", model.pool)])
-    with pytest.raises(ValueError, match="one pooling of one map, got BranchPool"):
+    model.pool = nn.Flatten()
+    with pytest.raises(ValueError, match="covariances or averages, got Flatten"):
         contributions(model, torch.randn(1, 3, 64, 64), torch.tensor([2]))
+
+
+def test_branches_are_added():
+    torch.manual_seed(0)
+    model = create_model("resnet10t", "exact", num_classes=3, reduction=8, tokens="class+patches")
+    model = model.double().eval()
+    images = torch.randn(2, 3, 64, 64, dtype=torch.float64)
+    found = contributions(model, images, torch.tensor([0, 2]))
+    logits = (model(images) - model.classifier.bias)[[0, 1], [0, 2]]
+    assert torch.allclose(found.sum((1, 2)), logits, rtol=1e-6)

@@ -45,6 +45,17 @@ def test_the_parts_are_the_whole(name, frozen, training):
     assert all(map(torch.equal, gradients(parts), expected))
 
 
+def test_a_map_for_two_branches():
+    model = create_model("resnet10t", num_classes=3, reduction=8, tokens="class+patches").eval()
+    model.freeze(3)
+    first, rest = cut(model.backbone)
+    images = torch.randn(2, 3, 64, 64)
+    (maps,) = first(images).values()
+    whole = model.backbone(images)
+    assert whole.keys() == rest(maps).keys()
+    assert all(torch.equal(rest(maps)[name], whole[name]) for name in whole)
+
+
 def test_a_frozen_backbone_leaves_nothing():
     model = create_model("resnet18", num_classes=3).eval()
     model.freeze("backbone")

@@ -7,8 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rootpool.nn import CovariancePool
+from rootpool.nn import AveragePool, BranchPool, CovariancePool
 
+from .backbones import Features
 from .classifier import PooledClassifier
 
 __all__ = ["contributions"]
@@ -28,7 +29,8 @@ def contributions(model: PooledClassifier, images: Tensor, classes: Tensor) -> T
         classes: ``(B,)``, one class for each.
 
     Returns:
-        ``(B, h, w)``, or ``(B, N)`` for a map without height and width.
+        ``(B, h, w)``, or ``(B, N)`` for a map without height and width; the sum over the branches, if there
+        are several.
 
     >>> from rootpool.models import create_model
     >>> model = create_model("patchnet", "exact", num_classes=5).eval()
@@ -40,23 +42,49 @@ def contributions(model: PooledClassifier, images: Tensor, classes: Tensor) -> T
     >>> torch.allclose(shares.flatten(1).sum(1), logits, rtol=1e-3, atol=1e-4)
     True
     """
-    pool: Any = model.pool
-    if not hasattr(pool, "reduction"):
-        raise ValueError(f"contributions needs one pooling of one map, got {type(pool).__name__}")
     with torch.enable_grad():
-        features = model.forward_features(images)
-        flat = features.dim() == 3
-        if flat:
-            features = features.unsqueeze(-1)
-        reduced = pool.reduction(features).detach().requires_grad_()
-        pooled = pool.pool(reduced)
-        if pool.scaling is not None:
-            pooled = pool.scaling(pooled)
-        logits = model.classifier(pooled.flatten(1))
+        parts = [
+            _Part(pool, maps) for pool, maps in _branches(model, model.forward_features(images))
+        ]
+        logits = model.classifier(torch.cat([part.pooled().flatten(1) for part in parts], 1))
         chosen = logits.gather(1, classes.to(logits.device).unsqueeze(1)).sum()
-        (gradient,) = torch.autograd.grad(chosen, reduced)
-    values = reduced.detach()
-    if isinstance(pool, CovariancePool):
-        values = values - values.mean((2, 3), keepdim=True)
-    found = (gradient * values).sum(1)
-    return found.squeeze(-1) if flat else found
+        gradients = torch.autograd.grad(chosen, [part.reduced for part in parts])
+    found = [part.shares(gradient) for part, gradient in zip(parts, gradients, strict=True)]
+    shapes = {tuple(map.shape) for map in found}
+    if len(shapes) > 1:
+        raise ValueError(f"the branches have different positions, {shapes}, which cannot be added")
+    return torch.stack(found).sum(0)
+
+
+def _branches(model: PooledClassifier, features: Features) -> list[tuple[Any, Tensor]]:
+    pool: Any = model.pool
+    pairs = [(pool, features)]
+    if isinstance(pool, BranchPool):
+        pairs = [(p, features[stage]) for stage, p in zip(pool.stages, pool.pools, strict=True)]
+    for one, _ in pairs:
+        if not isinstance(one, CovariancePool | AveragePool):
+            raise ValueError(
+                f"contributions needs poolings of covariances or averages, got {type(one).__name__}"
+            )
+    return pairs
+
+
+class _Part:
+    """One pooling and the reduced features that it pools."""
+
+    def __init__(self, pool: Any, features: Tensor) -> None:
+        self.pool = pool
+        self.flat = features.dim() == 3
+        features = features.unsqueeze(-1) if self.flat else features
+        self.reduced = pool.reduction(features).detach().requires_grad_()
+
+    def pooled(self) -> Tensor:
+        found: Tensor = self.pool.pool(self.reduced)
+        return found if self.pool.scaling is None else self.pool.scaling(found)
+
+    def shares(self, gradient: Tensor) -> Tensor:
+        values = self.reduced.detach()
+        if isinstance(self.pool, CovariancePool):
+            values = values - values.mean((2, 3), keepdim=True)
+        found = (gradient * values).sum(1)
+        return found.squeeze(-1) if self.flat else found

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor, fx, nn
 
+from .backbones import Backbone, Features, features_of
 from .stages import Stages, extract
 
-__all__ = ["Rest", "cut"]
+__all__ = ["cut"]
 
 
-def cut(backbone: nn.Module) -> tuple[Stages, nn.Module]:
+def cut(backbone: Backbone) -> tuple[Stages, nn.Module]:
     """The frozen beginning of a backbone, images to ``{name: map}``, and the rest, that map to the features.
 
     Both share their layers with the backbone. What the first part makes of an image never changes, so that
@@ -31,16 +33,42 @@ def cut(backbone: nn.Module) -> tuple[Stages, nn.Module]:
     >>> torch.equal(rest(first(images)["body.layer2"]), model.backbone(images))
     True
     """
-    learns = {name: parameter.requires_grad for name, parameter in backbone.named_parameters()}
+    network = _WithoutLayout(backbone)
+    learns = {name: parameter.requires_grad for name, parameter in network.named_parameters()}
     if not any(learns.values()):
-        return Stages(backbone, ["last"]), nn.Identity()
+        return Stages(network, ["last"]), Then(nn.Identity(), backbone.layout)
     frozen = list(learns)[: list(learns.values()).index(True)]
     if not frozen:
         raise ValueError(
             "nothing is frozen at the beginning of the backbone; freeze its first stages"
         )
     name = _outermost(frozen[-1], [name for name in learns if learns[name]])
-    return Stages(backbone, [name]), Rest(backbone, name)
+    return Stages(network, [name]), Then(Rest(network, name, backbone), backbone.layout)
+
+
+class _WithoutLayout(nn.Module):
+    """A backbone up to the one map that its layout takes apart, which is what can be traced."""
+
+    def __init__(self, backbone: Backbone) -> None:
+        super().__init__()
+        self.body = backbone.body
+        self.input_size = backbone.input_size
+        self.training = backbone.training
+
+    def forward(self, images: Tensor) -> Tensor:
+        return features_of(self.body)(images)
+
+
+class Then(nn.Module):
+    """A module, and a function of what it gives."""
+
+    def __init__(self, first: nn.Module, second: Callable[[Tensor], Features]) -> None:
+        super().__init__()
+        self.first = first
+        self.second = second
+
+    def forward(self, features: Tensor) -> Features:
+        return self.second(self.first(features))
 
 
 def _outermost(last: str, learning: list[str]) -> str:
@@ -59,12 +87,13 @@ class Rest(nn.Module):
     Args:
         network: any that ``torch.fx`` can trace.
         after: the name of the module.
+        like: a module whose mode counts, training or evaluation; None for the network.
 
     Raises:
         ValueError: something else than this output reaches the rest, such as a skip connection.
     """
 
-    def __init__(self, network: nn.Module, after: str) -> None:
+    def __init__(self, network: nn.Module, after: str, like: nn.Module | None = None) -> None:
         super().__init__()
         extracted: Any = extract(network, (after, "last"))
         # Held apart from the registered modules: these are the network's, which sets their modes.
@@ -72,10 +101,10 @@ class Rest(nn.Module):
             fx.GraphModule(extracted, _beginning_at(graph, after))
             for graph in (extracted.eval_graph, extracted.train_graph)
         )
-        self._network = (network,)
+        self._like = (like or network,)
 
     def forward(self, features: Tensor) -> Tensor:
-        result: Tensor = self._graphs[self._network[0].training](features)
+        result: Tensor = self._graphs[self._like[0].training](features)
         return result
 
 

@@ -134,8 +134,10 @@ def draw_examples(
     with torch.no_grad():
         count = min(ANSWERS, len(photographs.classes))
         shares, answers = model(inputs).softmax(1).topk(count)
-    one_map = hasattr(model.pool, "reduction")  # and not several branches
-    maps = contributions(model, inputs, answers[:, 0]).cpu() if one_map else None
+    try:
+        maps = contributions(model, inputs, answers[:, 0]).cpu()
+    except ValueError:  # a pooling of another kind, or branches with other positions
+        maps = None
     figure = Figure(figsize=(10, 3.0 * -(-len(chosen) // 2)), layout="constrained")
     places = figure.subplots(-(-len(chosen) // 2), 4, squeeze=False).reshape(-1, 2)
     for pair in places:

@@ -186,7 +186,7 @@ class PooledTraining(pl.LightningModule):
         if self._mix is not None:
             raise SettingsError("model.mixup and model.cutmix mix images; leave out data.cache")
         try:
-            first, rest = cut(self.model.backbone)
+            first, rest = cut(self.model.backbone)  # type: ignore[arg-type]
         except (ValueError, TypeError, RuntimeError) as error:
             raise SettingsError(
                 f"data.cache cannot be used with model.backbone={options['backbone']} and model.freeze="
