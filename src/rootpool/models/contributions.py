@@ -46,7 +46,7 @@ def contributions(model: PooledClassifier, images: Tensor, classes: Tensor) -> T
         parts = [
             _Part(pool, maps) for pool, maps in _branches(model, model.forward_features(images))
         ]
-        logits = model.classifier(torch.cat([part.pooled().flatten(1) for part in parts], 1))
+        logits = model.classifier(torch.cat([part.pooled() for part in parts], 1))
         chosen = logits.gather(1, classes.to(logits.device).unsqueeze(1)).sum()
         gradients = torch.autograd.grad(chosen, [part.reduced for part in parts])
     found = [part.shares(gradient) for part, gradient in zip(parts, gradients, strict=True)]
@@ -79,7 +79,7 @@ class _Part:
         self.reduced = pool.reduction(features).detach().requires_grad_()
 
     def pooled(self) -> Tensor:
-        found: Tensor = self.pool.pool(self.reduced)
+        found: Tensor = self.pool.pool(self.reduced).flatten(1)
         return found if self.pool.scaling is None else self.pool.scaling(found)
 
     def shares(self, gradient: Tensor) -> Tensor:

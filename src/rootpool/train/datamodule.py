@@ -146,14 +146,15 @@ class ImageData(pl.LightningDataModule):
     def keep_features(self, frozen: nn.Module, *, progress: bool = True) -> None:
         """Deliver features of a frozen network from now on, in the place of images; see ``cache``."""
         splits, options = self.splits, self.hparams
-        if options["root"] in EMBEDDED:
-            raise SettingsError(
-                f"data.cache is for image files, and {options['root']} is made in memory; leave it out"
-            )
         train, val = self.transforms()
 
         def kept(images: Any, views: Views, title: str) -> LabelledImages:
-            paths = [images.path(k) for k in range(len(images))]
+            try:
+                paths = [images.path(k) for k in range(len(images))]
+            except AttributeError as error:
+                raise SettingsError(
+                    f"data.cache is for image files, which {options['root']} is not; leave it out"
+                ) from error
             cache = cache_features(
                 frozen, paths, views, options["cache"], progress=progress, title=title
             )
