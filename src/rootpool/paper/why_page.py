@@ -22,7 +22,7 @@ from rootpool.analysis.filters import (
     spectral_response,
     usual_filters,
 )
-from rootpool.analysis.statistics import PairedDifference, describe
+from rootpool.analysis.statistics import Comparison, PairedDifference, describe
 from rootpool.nn import LearnedMixture, LearnedPower
 from rootpool.report import (
     Block,
@@ -48,6 +48,7 @@ __all__ = ["why_page"]
 
 SCHULZ = "isqrt-cov"
 LEARNED = ("learned-power", "learned-mixture")
+FEW = 3  # iterations
 SPECTRUM = torch.logspace(-6, 0, 40, dtype=torch.float64)
 
 
@@ -108,15 +109,25 @@ def _in_words(settings: Sequence[Setting], traces: Mapping[str, Sequence[Record]
         "Where all gradients are finite, what is left of the approximation? In the place of the exact "
         f"root, the value of Newton-Schulz is {value}; its gradient is {gradient}."
     )
-    learned = [c.difference for s in settings for c in s.against(LEARNED)]
-    parts.append(f"Filters that are learned are {_tally(learned, 'comparisons')}.")
+    few, many = (
+        _tally([c for s in settings for c in s.against(runs)], "comparisons")
+        for runs in (
+            [run for k, run in iteration_runs() if k <= FEW],
+            [run for k, run in iteration_runs() if FEW < k < CONVERGED],
+        )
+    )
+    learned = _tally([c for s in settings for c in s.against(LEARNED)], "comparisons")
+    parts.append(
+        f"Up to {FEW} iterations are {few}; more are {many}. Filters that are learned are {learned}. All "
+        "against the exact root."
+    )
     return [Paragraph(" ".join(parts))]
 
 
-def _tally(effects: Sequence[PairedDifference | None], of: str = "networks") -> str:
-    known = [d for d in effects if d is not None]
-    better = sum(d.clear and d.mean < 0 for d in known)
-    worse = sum(d.clear and d.mean > 0 for d in known)
+def _tally(effects: Sequence[PairedDifference | Comparison | None], of: str = "networks") -> str:
+    known = [effect for effect in effects if effect is not None]
+    tones = [tone(effect) for effect in known]
+    better, worse = tones.count("yes"), tones.count("no")
     return (
         f"clearly better in {better} of {len(known)} {of}, clearly worse in {worse}, within noise in "
         f"{len(known) - better - worse}"
@@ -145,7 +156,7 @@ def _answers(settings: Sequence[Setting]) -> list[Block]:
         "Newton-Schulz does in the place of the exact root, as the value of the layer and as its gradient, "
         "each averaged over the other half. Then the number of iterations with the lowest mean error, and "
         "filters that are learned against the exact square root. An interval that contains zero is within "
-        "noise."
+        "noise; here they are not corrected for the number of comparisons."
     )
     return [Table([*headers, *LEARNED], rows, caption)]
 
