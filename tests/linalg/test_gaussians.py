@@ -134,3 +134,13 @@ def test_bad_input():
         torch.linalg.LinAlgError, match=r"singular to working precision .* add a ridge"
     ):
         canonical_correlations(torch.randn(3, 5), torch.randn(3, 2))
+
+
+def test_a_distance_beyond_the_range_is_said():
+    A = torch.diag(torch.tensor([3e38, 0.0]))
+    with pytest.raises(
+        torch.linalg.LinAlgError, match="bures_wasserstein at A is beyond the range"
+    ):
+        bures_wasserstein(A, A.flip(-2, -1))
+    d2 = bures_wasserstein(A.double(), A.double().flip(-2, -1))
+    assert d2.item() == pytest.approx(6e38)

@@ -370,3 +370,8 @@ def test_resolve_method():
 def test_impossible_parameters(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_minimax_says_that_an_eigenvalue_is_below_zero():
+    with pytest.raises(torch.linalg.LinAlgError, match="eigenvalues below zero.*use isqrt-cov"):
+        METHODS["minimax"]()(torch.diag(torch.tensor([1.0, -0.01])))

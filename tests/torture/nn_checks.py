@@ -435,6 +435,15 @@ def squares(degree: float, compute: torch.dtype, batch: FeatureBatch) -> Tensor:
     return torch.maximum(status, limit(degree * top, batch))
 
 
+def minimax_status(compute: torch.dtype, batch: FeatureBatch) -> Tensor:
+    """Where rounding may leave eigenvalues below zero, the polynomials may grow without bound."""
+    lowest = batch.s[:, -1].square() if batch.d <= batch.R.shape[-1] else torch.zeros(len(batch))
+    level = 8 * batch.n * torch.finfo(compute).eps * batch.s.square().sum(-1)
+    blind = compute == torch.float32
+    status = torch.where((lowest <= level) & blind, MAY, MUST)
+    return torch.maximum(status, squares(1, compute, batch))
+
+
 def log_status(ridge: float, compute: torch.dtype, batch: FeatureBatch) -> Tensor:
     """The ridge must not be lost in the largest eigenvalue."""
     top = torch.exp2((2 * (batch.s[:, 0].clamp_min(1e-300).log2() + batch.exponent)).clamp_max(900))
@@ -551,6 +560,7 @@ def through_covariance(name: str, compute: torch.dtype) -> Check:
         else (functools.partial(squares, degree, compute))
     )
     status = functools.partial(moment_status, compute) if name == "brownian" else status
+    status = functools.partial(minimax_status, compute) if name == "minimax" else status
     gradient = where_in_range(functools.partial(schulz_gradient, 5, False), compute)
     applies = gradient_in_range if name == "isice" else fits
     return Check(

@@ -159,7 +159,9 @@ def bures_wasserstein(A: Tensor, B: Tensor) -> Tensor:
             "bures_wasserstein expects matrices of one size and dtype, got "
             f"{tuple(A.shape)} {A.dtype} and {tuple(B.shape)} {B.dtype}"
         )
-    return _squared_distance(sqrtm(A), sqrtm(B))
+    distance = _squared_distance(sqrtm(A), sqrtm(B))
+    check_range(distance[..., None, None], "bures_wasserstein", A, B, advice="scale the matrices")
+    return distance
 
 
 @without_autocast

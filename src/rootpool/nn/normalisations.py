@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from rootpool.linalg import Minimax, implicit_root, logm, newton_schulz, powm
+from rootpool.linalg.checks import check_range
 from rootpool.linalg.parameters import check_positive
 
 from .method import Method, check_iterations
@@ -23,6 +24,10 @@ __all__ = [
 ]
 
 BACKWARDS = ("iteration", "lyapunov")
+BELOW_ZERO = (
+    "rounding has left eigenvalues below zero, for which the polynomials grow: compute in float64, or use "
+    "isqrt-cov"
+)
 
 
 @dataclass(frozen=True)
@@ -68,7 +73,8 @@ class MinimaxRoot(Method):
 
     Eigenvalues down to :math:`\mathrm{lower}^2` of the trace have their root to rounding after eight steps,
     which are as many products as eleven iterations of Newton-Schulz; smaller ones converge later. The
-    gradient is that of the iteration.
+    gradient is that of the iteration. Where rounding leaves eigenvalues below zero, of a millionth of the
+    trace in float32, the polynomials may grow beyond all bounds, which is an error.
 
     Args:
         steps: how many polynomials of degree 5; each costs four matrix products.
@@ -94,7 +100,9 @@ class MinimaxRoot(Method):
 
     def __call__(self, P: Tensor) -> Tensor:
         polynomials: Minimax = getattr(self, "_polynomials")  # noqa: B009 - mypy sees fields alone
-        return newton_schulz(P, polynomials).root
+        root = newton_schulz(P, polynomials).root
+        check_range(root, "the iteration", P, item="covariances", advice=BELOW_ZERO)
+        return root
 
 
 @dataclass(frozen=True)
