@@ -373,5 +373,5 @@ def test_impossible_parameters(make, message):
 
 
 def test_minimax_says_that_an_eigenvalue_is_below_zero():
-    with pytest.raises(torch.linalg.LinAlgError, match="eigenvalues below zero.*use isqrt-cov"):
+    with pytest.raises(torch.linalg.LinAlgError, match=r"eigenvalues below zero.*use isqrt-cov"):
         METHODS["minimax"]()(torch.diag(torch.tensor([1.0, -0.01])))
