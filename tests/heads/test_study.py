@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from rootpool.heads import Branch, Examples, Head, Schedule, hold_out, run_heads
+from rootpool.heads.summary import records, results_table
 from rootpool.train.features import FeatureCache
 
 CLASSES, PER_CLASS = 6, 10
@@ -114,3 +115,15 @@ def test_hold_out_is_a_split_of_every_class():
 def test_no_seeds(tmp_path):
     with pytest.raises(ValueError, match="seeds must be at least 1, got 0"):
         study(tmp_path, {"root": ROOT}, seeds=0)
+
+
+@pytest.mark.slow
+def test_a_head_that_diverges_is_a_result(tmp_path):
+    absurd = replace(SCHEDULE, reduction_rate=3e19, classifier_rate=1e30)
+    heads = {"average": AVERAGE, "wild": Head((Branch("late", "gap", reduction=4),), absurd)}
+    average, wild = study(tmp_path, heads)
+    assert (average.diverged, wild.diverged) == (False, True)
+    assert wild.accuracy == pytest.approx(100 / CLASSES)
+    assert records([wild])[0]["loss"] is None
+    assert "wild (diverged 1 ×)" in str(results_table(heads, [average, wild]).rows)
+    assert study(tmp_path, heads)[1].diverged

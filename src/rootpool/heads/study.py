@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import math
 import os
 import time
 import zipfile
@@ -82,7 +83,7 @@ class HeadResult:
         head: its name.
         seed: of its training.
         seconds: CPU time of training and test.
-        loss: of the last epoch.
+        loss: of the last epoch; NaN if the training diverged, and the answers are guesses.
         classes: the five most probable classes of each image, ``(n, 5)``.
         probabilities: of these classes, ``(n, 5)``.
         labels: the right classes, ``(n,)``.
@@ -97,6 +98,11 @@ class HeadResult:
     probabilities: NDArray[np.float32]
     labels: NDArray[np.int64]
     learned: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def diverged(self) -> bool:
+        """Whether its numbers stopped being finite."""
+        return math.isnan(self.loss)
 
     @property
     def correct(self) -> NDArray[np.bool_]:
@@ -191,11 +197,25 @@ def _train_and_test(
         losses.append(loss)
         report({"epoch": epoch, "loss": loss})
 
-    module = train_head(
-        head, train.cache, train.labels, classes, seed=seed, images=train.chosen, on_epoch=on_epoch
-    )
     top = min(TOP, classes)
-    probabilities, answers = predict(module, test.cache, test.chosen).topk(top, dim=1)
+    try:
+        module = train_head(
+            head,
+            train.cache,
+            train.labels,
+            classes,
+            seed=seed,
+            images=train.chosen,
+            on_epoch=on_epoch,
+        )
+        probabilities, answers = predict(module, test.cache, test.chosen).topk(top, dim=1)
+        learned = learned_values(module)
+    except (FloatingPointError, torch.linalg.LinAlgError):
+        # It has diverged, which is a result: from there on it guesses, the first classes for every image.
+        losses.append(math.nan)
+        answers = torch.arange(top).expand(len(test.chosen), top)
+        probabilities = torch.full(answers.shape, 1 / classes)
+        learned = {}
     content = io.BytesIO()
     np.savez(
         content,
@@ -204,7 +224,7 @@ def _train_and_test(
         classes=answers.numpy(),
         probabilities=probabilities.numpy(),
         labels=test.labels[test.chosen].numpy(),
-        learned=np.array(json.dumps(learned_values(module))),
+        learned=np.array(json.dumps(learned)),
     )
     return content.getvalue()
 

@@ -35,7 +35,7 @@ def records(results: Iterable[HeadResult]) -> list[Record]:
             "seed": result.seed,
             "accuracy": result.accuracy,
             "accuracy5": result.accuracy5,
-            "loss": result.loss,
+            "loss": None if result.diverged else result.loss,
             "seconds": result.seconds,
             **result.learned,
         }
@@ -53,6 +53,7 @@ class Summary:
         accuracy5: per cent of the images whose label is among the five most probable, mean over seeds.
         seconds: CPU time, mean over seeds.
         difference: to the first head, on the same seeds and images; None for the first.
+        diverged: with how many seeds its numbers stopped being finite; these guess.
     """
 
     head: str
@@ -60,6 +61,7 @@ class Summary:
     accuracy5: float
     seconds: float
     difference: AccuracyDifference | None
+    diverged: int = 0
 
     @property
     def mean(self) -> float:
@@ -95,6 +97,7 @@ def summary(results: Sequence[HeadResult]) -> list[Summary]:
                 fmean(r.accuracy5 for r in group),
                 fmean(r.seconds for r in group),
                 difference,
+                sum(r.diverged for r in group),
             )
         )
     return rows
@@ -118,7 +121,7 @@ def results_table(
         d = row.difference
         rows.append(
             [
-                row.head,
+                f"{row.head} (diverged {row.diverged} ×)" if row.diverged else row.head,
                 Number(row.mean, row.spread),
                 Number(row.accuracy5),
                 None if d is None else Number(d.difference, factor * d.error, "+.2f"),

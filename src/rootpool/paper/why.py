@@ -136,7 +136,8 @@ def _birds(
             {"run": r.head, "seed": r.seed, "val_error": 100 - r.accuracy} for r in study.results
         ]
         learned = {
-            run: [dict(r.learned) for r in study.results if r.head == run] for run in LEARNED
+            run: [dict(r.learned) for r in study.results if r.head == run and not r.diverged]
+            for run in LEARNED
         }
         about = f"heads on frozen features: error on {len(study.files)} {measure_on} images."
         settings.append(Setting(f"birds, {measure_on}", about, rows, learned))
