@@ -107,7 +107,7 @@ def test_a_study_computes_features_once(config, tmp_path, monkeypatch):
         ({"model": {"freeze": None}}, "data.cache .* needs model.freeze"),
         ({"model": {"unfreeze_epoch": 1}}, "without model.unfreeze_epoch"),
         ({"model": {"mixup": 0.2}}, "mix images; leave out data.cache"),
-        ({"data": {"views": 0}}, "data.views must be positive"),
+        ({"data": {"views": 0}}, "data.views must be at least 1, got 0"),
         (
             {"data": {"root": "photo-patches"}, "model": {"backbone": "patchnet", "freeze": 1}},
             "data.cache is for image files",

@@ -32,8 +32,8 @@ def on_photos(photos, **parts):
 @pytest.mark.parametrize(
     ("parts", "message"),
     [
-        ({"data": {"batch_size": 0}}, "data.batch_size must be positive.*got 0"),
-        ({"data": {"fraction": 0.0}}, r"data.fraction in \(0, 1\], got"),
+        ({"data": {"batch_size": 0}}, "data.batch_size must be at least 1, got 0"),
+        ({"data": {"fraction": 0.0}}, r"data.fraction must be in \(0, 1\], got"),
         (
             {"data": {"augment": "randaug"}},
             "unknown data.augment 'randaug'; did you mean randaugment",

@@ -91,11 +91,15 @@ class ImageData(pl.LightningDataModule):
             raise SettingsError(unknown_name("data.transform", transform, TRANSFORMS))
         if augment is not None and augment not in AUGMENTATIONS:
             raise SettingsError(unknown_name("data.augment", augment, AUGMENTATIONS))
-        if batch_size < 1 or views < 1 or workers < 0 or not 0 < fraction <= 1:
-            raise SettingsError(
-                "data.batch_size and data.views must be positive, data.workers not negative and "
-                f"data.fraction in (0, 1], got {batch_size}, {views}, {workers} and {fraction}"
-            )
+        for key, value, least in (
+            ("batch_size", batch_size, 1),
+            ("views", views, 1),
+            ("workers", workers, 0),
+        ):
+            if value < least:
+                raise SettingsError(f"data.{key} must be at least {least}, got {value}")
+        if not 0 < fraction <= 1:
+            raise SettingsError(f"data.fraction must be in (0, 1], got {fraction}")
         self.save_hyperparameters()
         self._kept: ImageSplits | None = None
 
