@@ -19,8 +19,9 @@ from .command import train, write_page
 from .failure import watch_training
 from .plan import MINIATURES, Measured, Plan
 from .rows import endings
+from .why_answers import LEARNED
 from .why_data import Setting
-from .why_page import LEARNED, why_page
+from .why_page import why_page
 
 __all__ = ["failure_traces", "setting_of", "why", "why_trials"]
 

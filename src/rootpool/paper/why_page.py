@@ -22,7 +22,7 @@ from rootpool.analysis.filters import (
     spectral_response,
     usual_filters,
 )
-from rootpool.analysis.statistics import Comparison, PairedDifference, describe
+from rootpool.analysis.statistics import describe
 from rootpool.nn import LearnedMixture, LearnedPower
 from rootpool.report import (
     Block,
@@ -40,15 +40,14 @@ from rootpool.report import (
     comparison_table,
 )
 
+from .why_answers import LEARNED, answers, in_words, shown
 from .why_data import ROOT, Setting, Tone, cell_run, half_effect, iteration_runs, tone
-from .why_failure import failure_blocks, wrong_steps
+from .why_failure import failure_blocks
 from .why_pictures import draw_filters, draw_sweep
 
 __all__ = ["why_page"]
 
 SCHULZ = "isqrt-cov"
-LEARNED = ("learned-power", "learned-mixture")
-FEW = 3  # iterations
 SPECTRUM = torch.logspace(-6, 0, 40, dtype=torch.float64)
 
 
@@ -74,8 +73,8 @@ def why_page(
         footer=f"Written by rootpool {rootpool.__version__}.",
     )
     page.add(
-        *_in_words(settings, traces),
-        *_answers(settings),
+        *in_words(settings, traces),
+        *answers(settings),
         Code(command, "sh"),
         *failure_blocks(traces),
         *_two_by_two(settings),
@@ -84,88 +83,6 @@ def why_page(
         *_settings(settings),
     )
     return page
-
-
-# --------------------------------------------------------------------------------------------------
-# The short answer
-
-
-def _in_words(settings: Sequence[Setting], traces: Mapping[str, Sequence[Record]]) -> list[Block]:
-    """What the tables below say, in three sentences at most."""
-    parts = []
-    if traces:
-        name, (wrong, steps) = max(
-            ((name, wrong_steps(records)) for name, records in traces.items()),
-            key=lambda item: item[1][0] / item[1][1],
-        )
-        parts.append(
-            "What fails is a gradient: that of MPN-COV, as published, is off by more than the length of the "
-            f"exact one in {wrong} of {steps} steps ({name})."
-        )
-    value, gradient = (
-        _tally([half_effect(s, half) for s in settings]) for half in ("forward", "backward")
-    )
-    parts.append(
-        "Where all gradients are finite, what is left of the approximation? In the place of the exact "
-        f"root, the value of Newton-Schulz is {value}; its gradient is {gradient}."
-    )
-    few, many = (
-        _tally([c for s in settings for c in s.against(runs)], "comparisons")
-        for runs in (
-            [run for k, run in iteration_runs() if k <= FEW],
-            [run for k, run in iteration_runs() if FEW < k < CONVERGED],
-        )
-    )
-    learned = _tally([c for s in settings for c in s.against(LEARNED)], "comparisons")
-    parts.append(
-        f"Up to {FEW} iterations are {few}; more are {many}. Filters that are learned are {learned}. All "
-        "against the exact root."
-    )
-    return [Paragraph(" ".join(parts))]
-
-
-def _tally(effects: Sequence[PairedDifference | Comparison | None], of: str = "networks") -> str:
-    known = [effect for effect in effects if effect is not None]
-    tones = [tone(effect) for effect in known]
-    better, worse = tones.count("yes"), tones.count("no")
-    return (
-        f"clearly better in {better} of {len(known)} {of}, clearly worse in {worse}, within noise in "
-        f"{len(known) - better - worse}"
-    )
-
-
-def _answers(settings: Sequence[Setting]) -> list[Block]:
-    """One row per network: what each half does, the best number of iterations, the learned filters."""
-    rows: list[list[Cell]] = []
-    for setting in settings:
-        forward, backward = half_effect(setting, "forward"), half_effect(setting, "backward")
-        best = min(iteration_runs(), key=lambda item: setting.mean(item[1]))
-        learned = {run: d.difference for run in LEARNED for d in setting.against([run])}
-        rows.append(
-            [
-                setting.name,
-                _shown(forward),
-                _shown(backward),
-                "converged" if best[0] == CONVERGED else str(best[0]),
-                *(_shown(learned[run]) if run in learned else None for run in LEARNED),
-            ]
-        )
-    headers = ["network", "value of Newton-Schulz", "gradient of Newton-Schulz", "best iterations"]
-    caption = (
-        "Change of the error in points, with its 95 % interval (below zero: better). First what "
-        "Newton-Schulz does in the place of the exact root, as the value of the layer and as its gradient, "
-        "each averaged over the other half. Then the number of iterations with the lowest mean error, and "
-        "filters that are learned against the exact square root. An interval that contains zero is within "
-        "noise; here they are not corrected for the number of comparisons."
-    )
-    return [Table([*headers, *LEARNED], rows, caption)]
-
-
-def _shown(d: PairedDifference | None) -> Cell:
-    if d is None:
-        return None
-    reach = None if d.low is None or d.high is None else (d.high - d.low) / 2
-    return Number(d.mean, reach, "+.2f")
 
 
 # --------------------------------------------------------------------------------------------------
@@ -300,7 +217,7 @@ def _ranking(setting: Setting) -> Table:
     for run in order:
         values = list(setting.errors(run).values())
         spread = stdev(values) if len(values) > 1 else None
-        rows.append([run, Number(fmean(values), spread), _shown(against.get(run))])
+        rows.append([run, Number(fmean(values), spread), shown(against.get(run))])
     return Table(
         [setting.name, "error, %", "against exact, points"],
         rows,
