@@ -165,7 +165,7 @@ def data_of(run: TrainedRun, root: str | None = None) -> ImageData:
     own = run.data_options["root"]
     if root is None or (own not in EMBEDDED and Path(root).resolve() == Path(own).resolve()):
         return ImageData(**run.data_options)
-    data = ImageData(**{**run.data_options, "root": root})
+    data = ImageData(**{**run.data_options, "root": root, "hold_out": False})
     folder = Path(root).expanduser()
     if is_flat(folder):
         _, transform = data.transforms()

@@ -134,11 +134,12 @@ def draw_examples(
     with torch.no_grad():
         count = min(ANSWERS, len(photographs.classes))
         shares, answers = model(inputs).softmax(1).topk(count)
+    figure = Figure(figsize=(10, 3.0 * -(-len(chosen) // 2)), layout="constrained")
     try:
         maps = contributions(model, inputs, answers[:, 0]).cpu()
-    except ValueError:  # a pooling of another kind, or branches with other positions
+    except ValueError as error:  # a pooling of another kind, or branches with other positions
         maps = None
-    figure = Figure(figsize=(10, 3.0 * -(-len(chosen) // 2)), layout="constrained")
+        figure.suptitle(f"no maps: {error}", fontsize=9)
     places = figure.subplots(-(-len(chosen) // 2), 4, squeeze=False).reshape(-1, 2)
     for pair in places:
         for place in pair:
