@@ -2,6 +2,7 @@
 
 import math
 import random
+from collections import Counter
 
 import pytest
 import torch
@@ -123,8 +124,26 @@ class Study:
 def test_a_setting_keeps_what_was_learned():
     setting = setting_of(Study)
     assert setting.learned == {"learned-power": [{"exponent": 0.4}]}
-    assert setting.mean("learned-power") == 2.0
-    assert setting.mean("exact") == math.inf
+    assert setting.offset("learned-power") == math.inf  # there is no root to compare with
+
+
+def test_runs_with_different_seeds_are_ordered_by_their_differences():
+    hard = [{"run": "exact", "seed": k, "val_error": 40.0 + 10 * k} for k in range(4)]
+    worse = [{"run": "learned-power", "seed": k, "val_error": 41.0 + 10 * k} for k in range(2)]
+    setting = Setting("a network", "", [*hard, *worse])
+    assert setting.offset("exact") == 0
+    assert setting.offset("learned-power") == pytest.approx(1)
+    assert setting.seeds == "2 or 4 seeds"
+
+
+def test_what_answers_rest_on_can_have_more_seeds():
+    trials = why_trials(Plan(seeds=1), deciding=3)
+    counts = Counter(trial.label for trial in trials)
+    assert {counts[v.label] for v in VARIANTS if v.decides} == {3}
+    assert {counts[v.label] for v in VARIANTS if not v.decides} == {1}
+    assert {"exact", "isqrt-cov", "newton-exact", "learned-power"} <= {
+        v.label for v in VARIANTS if v.decides
+    }
 
 
 def test_pairs_below_rounding_by_counting():

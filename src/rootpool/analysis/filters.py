@@ -42,6 +42,11 @@ class Variant:
     options: Mapping[str, Any] = field(default_factory=dict)
     tags: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def decides(self) -> bool:
+        """Whether an answer rests on it: the two-by-two and what is learned, which get more seeds."""
+        return "forward" in self.tags or "learned" in self.tags
+
 
 ACCURATE, NEWTON, EXACT = "accurate root", "Newton-Schulz", "exact"
 

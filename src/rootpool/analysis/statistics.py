@@ -27,7 +27,6 @@ __all__ = [
     "paired_difference",
     "seeds_needed",
     "show_p",
-    "student_factor",
     "verdict",
 ]
 
@@ -50,6 +49,15 @@ class PairedDifference:
     def clear(self) -> bool:
         """Whether the interval does not contain zero."""
         return self.p_value is not None and self.p_value < 1 - self.confidence
+
+    @property
+    def spread(self) -> float | None:
+        """Standard deviation of the differences of pairs; None where there is no interval."""
+        if self.low is None or self.high is None:
+            return None
+        return (
+            (self.high - self.low) / 2 / student_factor(self.n, self.confidence) * math.sqrt(self.n)
+        )
 
 
 def paired_difference(

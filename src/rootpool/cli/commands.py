@@ -164,6 +164,8 @@ def _why_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--data", metavar="PATH", help="train a third network on these images, such as CIFAR-10")
     add("--birds", metavar="FOLDER", help="CUB-200-2011, for heads on frozen features")
+    decided = "of the two-by-two and the learned filters (default: as many)"
+    add("--deciding-seeds", type=int, metavar="N", help=f"repetitions {decided}")
     add(
         "--large-seeds",
         type=int,
@@ -171,6 +173,7 @@ def _why_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="repetitions with --data and --birds (default: %(default)s)",
     )
+    add("--large-deciding-seeds", type=int, metavar="N", help=f"the same, {decided}")
     _features_argument(parser)
 
 
@@ -270,7 +273,7 @@ COMMANDS = {
     ),
     "why": Command(
         "take the approximate root apart: value, gradient, filter (an hour)",
-        "rootpool why\nrootpool why --seeds 20 --data CIFAR10 --birds CUB_200_2011",
+        "rootpool why\nrootpool why --seeds 4 --deciding-seeds 20 --data CIFAR10",
         _why_arguments,
         "rootpool.paper.why:why",
         AGAIN,

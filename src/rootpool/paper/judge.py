@@ -6,7 +6,6 @@ over the comparisons of the question, and a difference counts only if it is sign
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -15,10 +14,10 @@ from typing import Any, Literal, TypeAlias
 from rootpool.analysis import Record
 from rootpool.analysis.statistics import (
     Comparison,
+    PairedDifference,
     compare,
     detectable_difference,
     seeds_needed,
-    student_factor,
 )
 
 from .published import Source
@@ -35,6 +34,7 @@ __all__ = [
     "is_better",
     "is_equal",
     "is_level",
+    "what_seeds_tell",
 ]
 
 Side: TypeAlias = Literal["worse", "better", "either"]
@@ -180,19 +180,20 @@ def comparison_records(source: Source, rows: Sequence[Mapping[str, Any]]) -> lis
 def resolution(source: Source, rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """What differences the seeds of a source can tell from zero, as a setting to be shown."""
     compared = [c.difference for q in source.questions for c in ask(q, source, rows)]
-    spreads = [
-        (d.high - d.low) / 2 / student_factor(d.n) * math.sqrt(d.n)
-        for d in compared
-        if d.low is not None and d.high is not None
-    ]
+    told = what_seeds_tell(compared)
+    return {} if told is None else {"what the seeds can tell": told}
+
+
+def what_seeds_tell(compared: Sequence[PairedDifference]) -> str | None:
+    """The differences that the seeds of some comparisons can tell from zero; None if there is no spread."""
+    spreads = [d.spread for d in compared if d.spread is not None]
     if not spreads:
-        return {}
+        return None
     typical, n = median(spreads), max(d.n for d in compared)
-    return {
-        "what the seeds can tell": f"differences of {detectable_difference(typical, n):.2f} points (80 % "
-        f"power, median over the comparisons); {SMALL:g} points would take "
-        f"{seeds_needed(typical, SMALL)} seeds"
-    }
+    return (
+        f"differences of {detectable_difference(typical, n):.2f} points (80 % power, median over the "
+        f"comparisons); {SMALL:g} points would take {seeds_needed(typical, SMALL)} seeds"
+    )
 
 
 def answers_from_runs(source: Source, rows: Sequence[Mapping[str, Any]]) -> list[Answer]:

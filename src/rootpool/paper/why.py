@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,12 @@ __all__ = ["failure_traces", "setting_of", "why", "why_trials"]
 WATCHED = (("patches-norm", "float32"), ("patches-norm", "float64"), ("patches", "float32"))
 
 
-def why_trials(plan: Plan, variants: Sequence[Variant] = VARIANTS) -> list[Trial]:
+def why_trials(plan: Plan, deciding: int | None = None) -> list[Trial]:
     """A standalone run for each variant and seed of a plan.
+
+    Args:
+        plan: the recipes and the seeds.
+        deciding: seeds of the variants that answers rest on; None for those of the plan.
 
     The settings are those of the recipe; only the method and its parameters change. Where they are the
     recipe's own, the run is the one that other entries train, too.
@@ -38,7 +43,8 @@ def why_trials(plan: Plan, variants: Sequence[Variant] = VARIANTS) -> list[Trial
     >>> [trial.label for trial in why_trials(Plan(seeds=1))][:4]
     ['exact', 'svd-newton, 5 iterations', 'newton-exact', 'isqrt-cov']
     """
-    return [trial for variant in variants for trial in _trials(plan, variant)]
+    more = replace(plan, seeds=deciding or plan.seeds)
+    return [t for v in VARIANTS for t in _trials(more if v.decides else plan, v)]
 
 
 def _trials(plan: Plan, variant: Variant) -> list[Trial]:
@@ -60,7 +66,9 @@ def why(
     *,
     runs: str | Path | None = None,
     seeds: int = 5,
+    deciding_seeds: int | None = None,
     large_seeds: int = 3,
+    large_deciding_seeds: int | None = None,
     workers: int | None = None,
     data: str | None = None,
     birds: str | None = None,
@@ -74,7 +82,9 @@ def why(
         output: folder of the results and the page.
         runs: folder of the trainings, which commands can share; by default in the output.
         seeds: repetitions of every training of the miniatures.
+        deciding_seeds: those of the two-by-two and the learned filters; None for the same number.
         large_seeds: repetitions of the others.
+        large_deciding_seeds: those of the two-by-two and the learned filters; None for the same number.
         workers: trainings at a time; None for one per core.
         data: images for a third network, by the recipes that their layout says.
         birds: CUB-200-2011, for heads on frozen features.
@@ -84,30 +94,44 @@ def why(
     """
     output, console = Path(output), Console(highlight=False)
     runs = Path(runs or output / "runs")
-    plans = [Plan(family, seeds=seeds) for family in MINIATURES]
-    plans += [] if data is None else [Plan.for_data(data, seeds=large_seeds)]
-    trained = train([t for plan in plans for t in why_trials(plan)], runs, workers)
+    plans = [(Plan(family, seeds=seeds), deciding_seeds) for family in MINIATURES]
+    if data is not None:
+        plans.append((Plan.for_data(data, seeds=large_seeds), large_deciding_seeds))
+    trials = {plan: why_trials(plan, deciding) for plan, deciding in plans}
+    trained = train([t for own in trials.values() for t in own], runs, workers)
     settings = [
-        setting_of(Measured(plan, trials, [trained[t.key] for t in trials], runs))
-        for plan in plans
-        for trials in [why_trials(plan)]
+        setting_of(Measured(plan, own, [trained[t.key] for t in own], runs))
+        for plan, own in trials.items()
     ]
     tested = None
     if birds is not None:
-        held_out, tested = _birds(birds, features, large_seeds, workers)
-        settings.append(held_out)
+        heads = _Heads(birds, features, workers)
+        settings.append(heads.held_out(large_seeds, large_deciding_seeds or large_seeds))
+        tested = heads.tested(settings[-1], large_deciding_seeds or large_seeds)
     traces = failure_traces(output / "watched", steps)
-    page = why_page(settings, traces, tested, _command(seeds, large_seeds, data, birds))
+    command = _command(
+        {"seeds": seeds, "deciding-seeds": deciding_seeds},
+        {"large-seeds": large_seeds, "large-deciding-seeds": large_deciding_seeds},
+        data,
+        birds,
+    )
+    page = why_page(settings, traces, tested, command)
     write_page(page, trained, output, markdown, console)
     return 0
 
 
-def _command(seeds: int, large_seeds: int, data: str | None, birds: str | None) -> str:
+def _command(
+    small: Mapping[str, int | None],
+    large: Mapping[str, int | None],
+    data: str | None,
+    birds: str | None,
+) -> str:
     """The command as a reader would give it, without paths of this machine."""
-    parts = [f"rootpool why --seeds {seeds}"]
+    parts = ["rootpool why"]
     parts += [] if data is None else [f"--data {Path(data).name}"]
     parts += [] if birds is None else ["--birds CUB_200_2011"]
-    parts += [] if data is None and birds is None else [f"--large-seeds {large_seeds}"]
+    seeds = dict(small) if data is None and birds is None else {**small, **large}
+    parts += [f"--{option} {n}" for option, n in seeds.items() if n is not None]
     return " ".join(parts)
 
 
@@ -124,26 +148,53 @@ def setting_of(study: Measured) -> Setting:
     return Setting(study.plan.family, about, endings(found), learned)
 
 
-def _birds(
-    data: str, output: str | Path, seeds: int, workers: int | None
-) -> tuple[Setting, Setting]:
-    """The variants as heads on frozen features, on the held-out fifth and on the test images."""
-    from rootpool.heads.birds import run
+@dataclass(frozen=True)
+class _Heads:
+    """The variants as heads on frozen features of birds."""
 
-    settings = []
-    for measure_on in ("held-out", "test"):
-        study = run(data, output, table="why", seeds=seeds, measure_on=measure_on, workers=workers)
-        rows = [
-            {"run": r.head, "seed": r.seed, "val_error": 100 - r.accuracy} for r in study.results
+    data: str
+    output: str | Path
+    workers: int | None
+
+    def held_out(self, seeds: int, deciding: int) -> Setting:
+        """All of them, on the held-out fifth of the training images."""
+        return self._setting(
+            "held-out",
+            [
+                (seeds, [v.label for v in VARIANTS if not v.decides]),
+                (deciding, [v.label for v in VARIANTS if v.decides]),
+            ],
+        )
+
+    def tested(self, chosen_on: Setting, seeds: int) -> Setting:
+        """Those that decide, and the one that the held-out images choose, on the test images."""
+        deciding = [v.label for v in VARIANTS if v.decides]
+        best = min((v.label for v in VARIANTS), key=chosen_on.offset)
+        return self._setting("test", [(seeds, list(dict.fromkeys([*deciding, best])))])
+
+    def _setting(self, measure_on: str, heads: Sequence[tuple[int, Sequence[str]]]) -> Setting:
+        from rootpool.heads.birds import run
+
+        studies = [
+            run(
+                self.data,
+                self.output,
+                table="why",
+                heads=names,
+                seeds=seeds,
+                measure_on=measure_on,
+                workers=self.workers,
+            )
+            for seeds, names in heads
         ]
+        results = [result for study in studies for result in study.results]
+        rows = [{"run": r.head, "seed": r.seed, "val_error": 100 - r.accuracy} for r in results]
         learned = {
-            run: [dict(r.learned) for r in study.results if r.head == run and not r.diverged]
-            for run in LEARNED
+            name: [dict(r.learned) for r in results if r.head == name and not r.diverged]
+            for name in LEARNED
         }
-        about = f"heads on frozen features: error on {len(study.files)} {measure_on} images."
-        settings.append(Setting(f"birds, {measure_on}", about, rows, learned))
-    held_out, test = settings
-    return held_out, test
+        about = f"Heads on frozen features: error on {len(studies[0].files)} {measure_on} images."
+        return Setting(f"birds, {measure_on}", about, rows, learned)
 
 
 def failure_traces(folder: Path, steps: int = 252, seed: int = 0) -> dict[str, list[Record]]:

@@ -67,7 +67,7 @@ def answers(settings: Sequence[Setting]) -> list[Block]:
     rows: list[list[Cell]] = []
     for setting in settings:
         forward, backward = half_effect(setting, "forward"), half_effect(setting, "backward")
-        best = min(iteration_runs(), key=lambda item: setting.mean(item[1]))
+        best = min(iteration_runs(), key=lambda item: setting.offset(item[1]))
         learned = {run: d.difference for run in LEARNED for d in setting.against([run])}
         rows.append(
             [
@@ -82,7 +82,7 @@ def answers(settings: Sequence[Setting]) -> list[Block]:
     caption = (
         "Change of the error in points, with its 95 % interval (below zero: better). First what "
         "Newton-Schulz does in the place of the exact root, as the value of the layer and as its gradient, "
-        "each averaged over the other half. Then the number of iterations with the lowest mean error, and "
+        "each averaged over the other half. Then the number of iterations with the lowest error, and "
         "filters that are learned against the exact square root. An interval that contains zero is within "
         "noise; here they are not corrected for the number of comparisons."
     )

@@ -41,16 +41,28 @@ class Setting:
         """Paired differences of some runs to a baseline, over the seeds that both have."""
         known = {row["run"] for row in self.rows}
         pairs = [(run, baseline) for run in runs if run in known and run != baseline]
-        return compare(self.rows, pairs) if pairs else []
+        return compare(self.rows, pairs) if pairs and baseline in known else []
 
-    def mean(self, run: str) -> float:
-        """The mean error of a run; infinite if there is none."""
-        return fmean(self.errors(run).values()) if self.errors(run) else math.inf
+    def offset(self, run: str) -> float:
+        """The mean difference of a run to the exact root, over the seeds that both have; infinite if none.
+
+        Runs with different numbers of seeds are ordered by this: their mean errors are of different seeds.
+        """
+        if run == ROOT:
+            return 0.0 if self.errors(ROOT) else math.inf
+        return next((c.difference.mean for c in self.against([run])), math.inf)
 
     @property
-    def seeds(self) -> int:
-        """How many seeds there are."""
-        return len({row["seed"] for row in self.rows})
+    def seeds(self) -> str:
+        """How many seeds the runs have, in words.
+
+        >>> Setting(
+        ...     "a", "", [{"run": "exact", "seed": k, "val_error": 1.0} for k in range(3)]
+        ... ).seeds
+        '3 seeds'
+        """
+        counts = {len(self.errors(run)) for run in {str(row["run"]) for row in self.rows}}
+        return " or ".join(map(str, sorted(counts))) + " seeds"
 
 
 def cell_run(forward: str, backward: str) -> str:

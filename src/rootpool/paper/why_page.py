@@ -40,6 +40,7 @@ from rootpool.report import (
     comparison_table,
 )
 
+from .judge import what_seeds_tell
 from .why_answers import LEARNED, answers, in_words, shown
 from .why_data import ROOT, Setting, Tone, cell_run, half_effect, iteration_runs, tone
 from .why_failure import failure_blocks
@@ -123,7 +124,7 @@ def _cells(setting: Setting) -> Table:
     return Table(
         [setting.name, "gradient: exact", "gradient: Newton-Schulz"],
         rows,
-        f"Error in %, mean and standard deviation over {setting.seeds} seeds; {setting.about}",
+        f"Error in %, mean and standard deviation over {len(setting.errors(ROOT))} seeds; {setting.about}",
     )
 
 
@@ -211,19 +212,18 @@ def _filter(run: str, found: Sequence[Mapping[str, float]]) -> Callable[[Tensor]
 
 
 def _ranking(setting: Setting) -> Table:
-    order = sorted({str(row["run"]) for row in setting.rows}, key=lambda run: setting.mean(run))
+    order = sorted({str(row["run"]) for row in setting.rows}, key=setting.offset)
     against = {c.run: c.difference for c in setting.against(order)}
     rows: list[list[Cell]] = []
     for run in order:
         values = list(setting.errors(run).values())
         spread = stdev(values) if len(values) > 1 else None
-        rows.append([run, Number(fmean(values), spread), shown(against.get(run))])
+        rows.append([run, Number(fmean(values), spread), shown(against.get(run)), len(values)])
     return Table(
-        [setting.name, "error, %", "against exact, points"],
+        [setting.name, "error, %", "against exact, points", "seeds"],
         rows,
-        f"All variants, best first; {setting.about} Differences with their 95 % intervals, not corrected for "
-        "the number of comparisons.",
-        best={"error, %": "lowest"},
+        f"Best first; {setting.about} Differences are over the seeds that both have, with their 95 % "
+        "intervals, not corrected for the number of comparisons.",
     )
 
 
@@ -262,7 +262,7 @@ def _learned(settings: Sequence[Setting], tested: Setting | None) -> list[Block]
 def _on_test(chosen_on: Setting, tested: Setting) -> list[Block]:
     """The variant that the held-out images choose, on images that no choice has seen."""
     runs = {str(row["run"]) for row in chosen_on.rows} & {str(row["run"]) for row in tested.rows}
-    best = min(runs, key=lambda run: chosen_on.mean(run))
+    best = min(runs, key=chosen_on.offset)
     found = tested.against([best], ROOT) if best != ROOT else []
     said = describe(found[0]) + " against the exact root" if found else "the exact root itself"
     mark: Tone = tone(found[0]) if found else "unclear"
@@ -284,6 +284,18 @@ def _settings(settings: Sequence[Setting]) -> list[Block]:
                 ".",
             )
         ),
-        Facts({setting.name: f"{setting.about} {setting.seeds} seeds." for setting in settings}),
+        Facts(
+            {
+                setting.name: f"{setting.about} {setting.seeds}{_power(setting)}."
+                for setting in settings
+            }
+        ),
         Facts({key: str(value) for key, value in machine().items()}),
     ]
+
+
+def _power(setting: Setting) -> str:
+    """What the two-by-two of a network could have told."""
+    halves = [half_effect(setting, half) for half in ("forward", "backward")]
+    told = what_seeds_tell([half for half in halves if half is not None])
+    return "" if told is None else f". In the two-by-two they tell {told}"
