@@ -6,22 +6,27 @@ and loses singular values below a thousandth of the largest.
 
     python benchmarks/precision.py                      errors, time and memory (a minute)
     python benchmarks/precision.py --train --seeds 5    also errors of the two miniature networks (minutes)
+    python benchmarks/precision.py --train --birds CUB_200_2011    and of heads for birds (minutes more)
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from statistics import fmean, stdev
+from typing import Any
 
 import torch
 from pooling import SHAPES, inputs, step
 from timing import machine, race, table
 from torch import Tensor
 
-from rootpool.nn import covariance_pool
+from rootpool.heads.head import Branch
+from rootpool.nn import AveragePool, CovariancePool, covariance_pool
 
+Ending = dict[str, Any]
 PRECISIONS: dict[str, torch.dtype | None] = {
     "default": None,
     "float64": torch.float64,
@@ -107,40 +112,80 @@ def saved(run: Callable[[Tensor], Tensor], X: Tensor) -> int:
     return sum(kept.values())
 
 
-def training(seeds: int, folder: str) -> None:
-    """Final errors of the miniature networks, and paired differences to float64 throughout."""
-    from rootpool.analysis.statistics import compare, show_p
+def training(seeds: int, folder: str, birds: str | None, features: str) -> None:
+    """Final errors of trained networks, and paired differences to float64 throughout."""
+    networks = {family: _miniature(family, seeds, folder) for family in ("patches", "patches-norm")}
+    if birds is not None:
+        networks["birds, frozen network"] = _heads(seeds, birds, features)
+    rows = [row for network, ends in networks.items() for row in _compared(network, ends)]
+    print(f"\n\nError after training in percent, {seeds} seeds\n")
+    print(table(["network", "precision", "error", "against float64, 95 %", "p"], rows))
+
+
+def _miniature(family: str, seeds: int, folder: str) -> list[Ending]:
     from rootpool.paper.plan import Plan
     from rootpool.recipes import STANDALONE, merge
     from rootpool.train.study import run_trials
 
-    rows = []
-    for family in ("patches", "patches-norm"):
-        trials = [
-            replace(trial, label=name, config=merge(trial.config, _computing_in(name)))
-            for name in PRECISIONS
-            for trial in Plan(family, seeds=seeds).trials(["exact"], [STANDALONE])
-        ]
-        results = run_trials(trials, folder)
-        ends = [
-            {"run": r["label"], "seed": r["seed"], "val_error": r["curves"][-1]["val_error"]}
-            for r in results
-        ]
-        for name in PRECISIONS:
-            errors = [end["val_error"] for end in ends if end["run"] == name]
-            row = [family, name, f"{fmean(errors):.2f} ± {stdev(errors):.2f}", "–", "–"]
-            if name != "float64":
-                (found,) = compare(ends, [(name, "float64")])
-                d = found.difference
-                half = 0.0 if d.low is None or d.high is None else (d.high - d.low) / 2
-                row[3:] = [f"{d.mean:+.2f} ± {half:.2f}", show_p(d.p_value).removeprefix("= ")]
-            rows.append(row)
-    print(f"\n\nValidation error of the miniature networks in percent, {seeds} seeds\n")
-    print(table(["network", "precision", "error", "against float64, 95 %", "p"], rows))
+    trials = [
+        replace(trial, label=name, config=merge(trial.config, _computing_in(name)))
+        for name in PRECISIONS
+        for trial in Plan(family, seeds=seeds).trials(["exact"], [STANDALONE])
+    ]
+    return [
+        {"run": r["label"], "seed": r["seed"], "val_error": r["curves"][-1]["val_error"]}
+        for r in run_trials(trials, folder)
+    ]
 
 
 def _computing_in(name: str) -> dict[str, dict[str, str]]:
     return {} if PRECISIONS[name] is None else {"model": {"compute_dtype": name}}
+
+
+@dataclass(frozen=True)
+class BranchIn(Branch):
+    """A branch in another precision than the default. A field, so that its results have keys of their own."""
+
+    precision: str = "float64"
+
+    def pool(self, channels: int) -> CovariancePool | AveragePool:
+        pool = super().pool(channels)
+        pool.compute_dtype = PRECISIONS[self.precision]
+        return pool
+
+
+def _heads(seeds: int, data: str, features: str) -> list[Ending]:
+    from rootpool.heads.birds import TABLES, cached_splits
+    from rootpool.heads.study import run_heads
+
+    head = TABLES["all"]["exact"]
+    (branch,) = head.branches
+    heads = {"default": head}
+    for name in ("float64", "float32"):
+        other = BranchIn(branch.stage, branch.method, branch.reduction, precision=name)
+        heads[name] = replace(head, branches=(other,))
+    train, test, splits = cached_splits(data, Path(features) / "features")
+    folder = Path(features) / "results"
+    return [
+        {"run": r.head, "seed": r.seed, "val_error": 100 - r.accuracy}
+        for r in run_heads(heads, train, test, len(splits.classes), folder, seeds=seeds)
+    ]
+
+
+def _compared(network: str, ends: list[Ending]) -> list[list[str]]:
+    from rootpool.analysis.statistics import compare, show_p
+
+    rows = []
+    for name in PRECISIONS:
+        errors = [end["val_error"] for end in ends if end["run"] == name]
+        row = [network, name, f"{fmean(errors):.2f} ± {stdev(errors):.2f}", "–", "–"]
+        if name != "float64":
+            (found,) = compare(ends, [(name, "float64")])
+            d = found.difference
+            half = 0.0 if d.low is None or d.high is None else (d.high - d.low) / 2
+            row[3:] = [f"{d.mean:+.2f} ± {half:.2f}", show_p(d.p_value).removeprefix("= ")]
+        rows.append(row)
+    return rows
 
 
 def main() -> None:
@@ -148,12 +193,16 @@ def main() -> None:
     parser.add_argument("--train", action="store_true", help="train the miniature networks, too")
     parser.add_argument("--seeds", type=int, default=5, help="of the trainings")
     parser.add_argument("--runs", default="runs/precision", help="folder of the trainings")
+    parser.add_argument("--birds", help="CUB-200-2011: train heads for birds, too")
+    parser.add_argument("--features", default="runs/birds", help="output of 'rootpool birds'")
+    parser.add_argument("--only-train", action="store_true", help="leave out errors and times")
     arguments = parser.parse_args()
     print(machine(), end="\n\n\n")
-    accuracy()
-    cost()
-    if arguments.train:
-        training(arguments.seeds, arguments.runs)
+    if not arguments.only_train:
+        accuracy()
+        cost()
+    if arguments.train or arguments.only_train:
+        training(arguments.seeds, arguments.runs, arguments.birds, arguments.features)
 
 
 if __name__ == "__main__":
