@@ -85,7 +85,9 @@ def _methods(page: Page, study: BirdStudy) -> list[Comparison]:
         Paragraph(
             "The same head with each method in its place: seeds, order and views are the same, and only "
             "the root and its gradient differ. In the paper, on a ResNet-50 fine-tuned as a whole, the "
-            "accurate roots are about a point above Newton-Schulz (isqrt-cov) on these birds."
+            "accurate roots are about a point above Newton-Schulz (isqrt-cov) on these birds. All other "
+            "methods, those that were published since included, stand side by side on the page of "
+            "‘rootpool field’, with few-shot classification of these birds."
         ),
         _table(study),
         Picture.of(

@@ -30,12 +30,19 @@ __all__ = ["failure_traces", "setting_of", "why", "why_trials"]
 WATCHED = (("patches-norm", "float32"), ("patches-norm", "float64"), ("patches", "float32"))
 
 
-def why_trials(plan: Plan, deciding: int | None = None) -> list[Trial]:
+# Exponents are a side question, and real data take time.
+WITHOUT_EXPONENTS = [v for v in VARIANTS if v.decides or "exponent" not in v.tags]
+
+
+def why_trials(
+    plan: Plan, deciding: int | None = None, variants: Sequence[Variant] = VARIANTS
+) -> list[Trial]:
     """A standalone run for each variant and seed of a plan.
 
     Args:
         plan: the recipes and the seeds.
         deciding: seeds of the variants that answers rest on; None for those of the plan.
+        variants: what to train.
 
     The settings are those of the recipe; only the method and its parameters change. Where they are the
     recipe's own, the run is the one that other entries train, too.
@@ -44,7 +51,7 @@ def why_trials(plan: Plan, deciding: int | None = None) -> list[Trial]:
     ['exact', 'svd-newton, 5 iterations', 'newton-exact', 'isqrt-cov']
     """
     more = replace(plan, seeds=deciding or plan.seeds)
-    return [t for v in VARIANTS for t in _trials(more if v.decides else plan, v)]
+    return [t for v in variants for t in _trials(more if v.decides else plan, v)]
 
 
 def _trials(plan: Plan, variant: Variant) -> list[Trial]:
@@ -94,10 +101,11 @@ def why(
     """
     output, console = Path(output), Console(highlight=False)
     runs = Path(runs or output / "runs")
-    plans = [(Plan(family, seeds=seeds), deciding_seeds) for family in MINIATURES]
+    small = [Plan(family, seeds=seeds) for family in MINIATURES]
+    trials = {plan: why_trials(plan, deciding_seeds) for plan in small}
     if data is not None:
-        plans.append((Plan.for_data(data, seeds=large_seeds), large_deciding_seeds))
-    trials = {plan: why_trials(plan, deciding) for plan, deciding in plans}
+        plan = Plan.for_data(data, seeds=large_seeds)
+        trials[plan] = why_trials(plan, large_deciding_seeds, WITHOUT_EXPONENTS)
     trained = train([t for own in trials.values() for t in own], runs, workers)
     settings = [
         setting_of(Measured(plan, own, [trained[t.key] for t in own], runs))
