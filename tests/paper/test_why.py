@@ -3,6 +3,7 @@
 import math
 import random
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ import torch
 from rootpool.analysis.filters import VARIANTS
 from rootpool.paper.failure import pairs_below_rounding, watch_training
 from rootpool.paper.plan import Plan
-from rootpool.paper.why import setting_of, why_trials
+from rootpool.paper.why import Heads, setting_of, why_trials
 from rootpool.paper.why_data import Setting, half_effect
 from rootpool.paper.why_page import why_page
 from rootpool.train.settings import resolve
@@ -144,6 +145,37 @@ def test_what_answers_rest_on_can_have_more_seeds():
     assert {"exact", "isqrt-cov", "newton-exact", "learned-power"} <= {
         v.label for v in VARIANTS if v.decides
     }
+
+
+def test_heads_are_chosen_on_held_out_images_and_measured_on_others(monkeypatch):
+    calls = []
+
+    def run(data, output, *, table, heads, seeds, measure_on, workers):
+        calls.append((measure_on, seeds, list(heads)))
+        better = {"exponent 0.3": 4, "exact": 2}
+        results = [
+            SimpleNamespace(
+                head=head, seed=k, accuracy=70 + better.get(head, 0) + k, learned={}, diverged=False
+            )
+            for k in range(seeds)
+            for head in heads
+        ]
+        return SimpleNamespace(results=results, files=["a.png"] * 7)
+
+    monkeypatch.setattr("rootpool.heads.birds.run", run)
+    heads = Heads("CUB_200_2011", "runs/birds", None)
+    held_out = heads.held_out(2, 3)
+    assert held_out.offset("exponent 0.3") == pytest.approx(-2)
+    assert held_out.seeds == "2 or 3 seeds"
+    tested = heads.tested(held_out, 3)
+    deciding = [v.label for v in VARIANTS if v.decides]
+    others = [v.label for v in VARIANTS if not v.decides]
+    assert calls == [
+        ("held-out", 2, others),
+        ("held-out", 3, deciding),
+        ("test", 3, [*deciding, "exponent 0.3"]),
+    ]
+    assert "error on 7 test images" in tested.about
 
 
 def test_pairs_below_rounding_by_counting():

@@ -24,7 +24,7 @@ from .why_answers import LEARNED
 from .why_data import Setting
 from .why_page import why_page
 
-__all__ = ["failure_traces", "setting_of", "why", "why_trials"]
+__all__ = ["Heads", "failure_traces", "setting_of", "why", "why_trials"]
 
 # MPN-COV as published: where, and in which precision.
 WATCHED = (("patches-norm", "float32"), ("patches-norm", "float64"), ("patches", "float32"))
@@ -113,7 +113,7 @@ def why(
     ]
     tested = None
     if birds is not None:
-        heads = _Heads(birds, features, workers)
+        heads = Heads(birds, features, workers)
         settings.append(heads.held_out(large_seeds, large_deciding_seeds or large_seeds))
         tested = heads.tested(settings[-1], large_deciding_seeds or large_seeds)
     traces = failure_traces(output / "watched", steps)
@@ -157,7 +157,7 @@ def setting_of(study: Measured) -> Setting:
 
 
 @dataclass(frozen=True)
-class _Heads:
+class Heads:
     """The variants as heads on frozen features of birds."""
 
     data: str
