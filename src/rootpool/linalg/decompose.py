@@ -127,7 +127,8 @@ def _check_symmetric(A: Tensor, caller: str, eps: float) -> None:
     if A.dim() == 2 and not A.is_complex() and A.numel() > 0:
         # The difference is antisymmetric, so its maximum is its size; numbers take less time than operators.
         least, largest = (end.item() for end in torch.aminmax(A))
-        if (A - A.mH).amax().item() <= 10 * A.shape[-1] * eps * max(-least, largest):
+        # Infinity is not less than infinity, nor is NaN.
+        if (A - A.mH).amax().item() < 10 * A.shape[-1] * eps * max(-least, largest):
             return
     skew, size = (torch.linalg.vector_norm(M, torch.inf, (-2, -1)) for M in (A - A.mH, A))
     # Sums that were rounded in another order differ by this much; more is another matrix.

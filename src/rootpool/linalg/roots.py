@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from .functions import SpectralOptions, _apply
+from .functions import SpectralOptions, apply_function
 from .parameters import check_at_least
 from .scalar import FUNCTIONS, Power
 
@@ -37,4 +37,4 @@ def inverse_root(A: Tensor, p: int, **options: Unpack[SpectralOptions]) -> Tenso
     """
     check_at_least("p", p, 1)
     function = FUNCTIONS["inv_sqrt"] if p == 2 else Power(-1 / p)
-    return _apply(A, function, "inverse_root", **options)
+    return apply_function(A, function, "inverse_root", **options)

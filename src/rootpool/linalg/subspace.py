@@ -33,7 +33,8 @@ from torch.linalg import LinAlgError
 from .checks import check_matrix, check_range, check_square, first_index, may_check, name_item
 from .decompose import eigh_forward, roundoff, svd_forward
 from .differentiation import hermitian_part
-from .functions import _apply, second_derivative
+from .functions import apply_function
+from .matrix_derivatives import second_derivative
 from .parameters import check_at_least
 from .precision import without_autocast
 from .scalar import ScalarFunction
@@ -140,7 +141,7 @@ def leading_projector(
     """
     check_square(A, "leading_projector")
     _check_count(k, A.shape[-1], "leading_projector", A)
-    return _apply(A, LeadingProjector(k), "leading_projector", solver_device=solver_device)
+    return apply_function(A, LeadingProjector(k), "leading_projector", solver_device=solver_device)
 
 
 def _check_count(k: int, most: int, caller: str, A: Tensor) -> None:

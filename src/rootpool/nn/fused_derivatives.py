@@ -45,7 +45,7 @@ from rootpool.linalg.differentiation import (
     remember,
     stand_in,
 )
-from rootpool.linalg.functions import derivative, evaluate, second_derivative
+from rootpool.linalg.matrix_derivatives import derivative, evaluate, second_derivative
 from rootpool.linalg.restricted import OnRange
 from rootpool.linalg.scalar import FUNCTIONS
 

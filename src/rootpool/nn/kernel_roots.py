@@ -21,7 +21,7 @@ from rootpool.linalg import (
     Truncated,
     sqrtm,
 )
-from rootpool.linalg.functions import derivative_coefficients
+from rootpool.linalg.matrix_derivatives import derivative_coefficients
 from rootpool.linalg.restricted import Leading
 from rootpool.linalg.rules import Rule
 from rootpool.linalg.scalar import FUNCTIONS, ScalarFunction
