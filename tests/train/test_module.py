@@ -39,6 +39,15 @@ def test_the_precision_of_the_pooling():
     assert module.model.pool.compute_dtype == torch.float32
 
 
+@pytest.mark.parametrize("method", ["exact", "gap"])
+def test_pooled_vectors_of_one_length(method):
+    module = PooledTraining(method=method, length=3.0, num_classes=3).eval()
+    vectors = module.model.pool(torch.randn(4, 64, 7, 7))
+    assert vectors.norm(dim=1).tolist() == pytest.approx([3.0] * 4)
+    # The whole configuration is in the checkpoint.
+    assert PooledTraining(**module.hparams).model.pool.scaling == module.model.pool.scaling
+
+
 def test_an_unknown_transform_is_named():
     with pytest.raises(
         SettingsError, match=r"unknown data\.transform 'imagent'; did you mean imag"

@@ -119,6 +119,7 @@ def test_label_smoothing_is_of_the_training_loss_alone():
         ({"min_share": 1.5}, "model.min_share must be from 0 to 1, got 1.5"),
         ({"warmup_epochs": -1.0}, "model.warmup_epochs must not be negative, got -1"),
         ({"mixup": -0.2}, "model.mixup must not be negative, got -0.2"),
+        ({"length": 0.0}, "model.length must be positive, got 0"),
         (
             {"backbone_options": {"drop_rate": 0.5}},
             "has drop_rate, which the other settings of the",

@@ -278,8 +278,10 @@ def _settings(settings: Sequence[Setting]) -> list[Block]:
         Paragraph(
             (
                 "Every variant is the same recipe with another method; seeds share weights and order, so "
-                "differences are paired over seeds, by Student's t. The tables of the paper, measured again, "
-                "are in ",
+                "differences are paired over seeds, by Student's t. The two-by-two and the learned filters, "
+                "on which the answers rest, can have more seeds. In the record that comes with rootpool four "
+                "seeds of the miniatures were first; their spread gave the number of those, twelve, and it "
+                "was kept. The tables of the paper, measured again, are in ",
                 Link("the report", "paper.md"),
                 ".",
             )

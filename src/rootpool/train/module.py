@@ -22,7 +22,7 @@ from rootpool.models import (
     parameter_groups,
 )
 from rootpool.models.spec import FETCHING
-from rootpool.nn import covariance_pools, learned_values, resolve_pool, set_method
+from rootpool.nn import Length, covariance_pools, learned_values, resolve_pool, set_method
 from rootpool.recipes import SettingsError
 
 from .checkpoints import checkpoint_of
@@ -45,6 +45,7 @@ class PooledTraining(pl.LightningModule):
         method_options: its parameters, such as ``{"bound": 1e8}``; None for the paper's.
         reduction: channels after the 1x1 convolution before the covariance; None for the backbone's own
             choice.
+        length: Euclidean length that every pooled vector is brought to; None to leave them as they are.
         compute_dtype: what the pooling computes in; None for float64 where the device has it.
         num_classes: outputs of the classifier.
         weights: a checkpoint to start from, or the folder of a run; its classifier is left out when its
@@ -83,6 +84,7 @@ class PooledTraining(pl.LightningModule):
         method: str = "exact",
         method_options: dict[str, Any] | None = None,
         reduction: int | None = None,
+        length: float | None = None,
         compute_dtype: Precision | None = None,
         num_classes: int = 1000,
         weights: str | None = None,
@@ -122,6 +124,8 @@ class PooledTraining(pl.LightningModule):
                 f"model.milestones={milestones} are those of model.schedule=steps, got {schedule}; "
                 "leave one of them out"
             )
+        if length is not None and not length > 0:
+            raise SettingsError(f"model.length must be positive, got {length:g}")
         if unfreeze_epoch is not None and not freeze:
             raise SettingsError("model.unfreeze_epoch needs model.freeze, such as backbone")
         self.milestones = sorted(milestones or [])
@@ -131,6 +135,7 @@ class PooledTraining(pl.LightningModule):
             pool=resolve_pool(method, **(method_options or {})),
             num_classes=num_classes,
             reduction=reduction,
+            scaling=None if length is None else Length(length),
             compute_dtype=None if compute_dtype is None else getattr(torch, compute_dtype),
             drop=drop,
             drop_rate=drop_rate,
@@ -370,7 +375,7 @@ def _create_model(name: str, options: Mapping[str, Any], **decided: Any) -> Pool
     if twice:
         raise SettingsError(
             f"model.backbone_options has {', '.join(twice)}, which the other settings of the model and the "
-            "data decide; see model.method, reduction, compute_dtype, drop and drop_rate"
+            "data decide; see model.method, reduction, length, compute_dtype, drop and drop_rate"
         )
     try:
         return create_model(name, **decided, **options)
