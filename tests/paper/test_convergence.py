@@ -8,6 +8,7 @@ from rootpool.paper.entries import ENTRIES
 from rootpool.paper.plan import Measured, Plan
 from rootpool.paper.published import load_published
 from rootpool.paper.rows import curve_records, divergences, endings
+from rootpool.recipes import SettingsError
 
 TEXT = load_published().texts["rescue"]
 PLAN = Plan(seeds=6)
@@ -53,3 +54,18 @@ def test_a_run_that_diverged_counts_with_the_error_of_guessing():
     assert bad["val_error5"] == pytest.approx(100 * 13 / 18)
     assert divergences([good]) == {}
     assert "mpn-cov: seeds 0 (epoch 2, step 140)" in divergences([good, bad])["diverged"]
+
+
+def test_not_every_epoch_is_validated():
+    plan = Plan(seeds=1)
+    found = study(plan, plan.trials(["isqrt-cov"], ["standalone"]))
+    (run,) = found.runs()
+    sparse = [
+        epoch if k % 2 else {n: v for n, v in epoch.items() if not n.startswith("val_")}
+        for k, epoch in enumerate(run["curves"])
+    ]
+    (row,) = endings([{**run, "curves": sparse}])
+    assert row["val_error"] == sparse[-1]["val_error"]
+    assert row["best_error"] == min(epoch["val_error"] for epoch in sparse[1::2])
+    with pytest.raises(SettingsError, match="isqrt-cov was not validated after its last epoch"):
+        endings([{**run, "curves": sparse[:-1]}])

@@ -51,7 +51,8 @@ def curves(value: str, caption: str, *, last_stage: bool = False) -> Draw:
         return [
             Picture.of(
                 learning_curve_panels,
-                result.series["curves"],
+                # Not every epoch has to be validated.
+                [record for record in result.series["curves"] if value in record],
                 value=value,
                 switch_epoch=plan.switch if last_stage else None,
                 decay_epochs=[

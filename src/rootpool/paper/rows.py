@@ -7,6 +7,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from rootpool.analysis import Record
+from rootpool.recipes import SettingsError
 
 from .plan import Measured, Plan, Run
 from .published import Row as PrintedRow
@@ -33,20 +34,26 @@ def _identity(run: Run) -> Row:
 
 
 def endings(runs: Iterable[Run]) -> list[Row]:
-    """One row per run: the errors after its last epoch, and the best of all epochs."""
+    """One row per run: the errors after its last epoch, and the best of all that were validated."""
     rows = []
     for run in runs:
-        curves = run["curves"]
-        best = min(epoch["val_error"] for epoch in curves)
+        validated = [epoch for epoch in run["curves"] if "val_error" in epoch]
+        last = run["curves"][-1]
+        if "val_error" not in last:
+            raise SettingsError(
+                f"{run['label']} was not validated after its last epoch; the recipe's "
+                "trainer.check_val_every_n_epoch must divide its trainer.max_epochs"
+            )
+        best = min(epoch["val_error"] for epoch in validated)
         rows.append(
             {
                 **_identity(run),
-                "val_error": curves[-1]["val_error"],
-                "val_error5": curves[-1]["val_error5"],
+                "val_error": last["val_error"],
+                "val_error5": last["val_error5"],
                 "best_error": best,
-                "best_error5": min(epoch["val_error5"] for epoch in curves),
-                "train_error": curves[-1]["train_error"],
-                "accuracy": 100 - curves[-1]["val_error"],
+                "best_error5": min(epoch["val_error5"] for epoch in validated),
+                "train_error": last["train_error"],
+                "accuracy": 100 - last["val_error"],
                 "best_accuracy": 100 - best,
                 "diverged": _where(run.get("diverged")),
             }
