@@ -92,6 +92,9 @@ def test_the_page_says_what_the_numbers_say():
     assert "| value: Newton-Schulz | 42.50" in text  # 40 + 1.5 + 1
     assert "✗ patches: with the value of Newton-Schulz, worse by 0.99" in text
     assert "✓ birds, held-out: with the value of Newton-Schulz, better by 1.01" in text
+    # The same number of pairs, and opposed.
+    assert "| all together | −0.0" in text
+    assert "Over all networks together, with the value of Newton-Schulz the error is" in text
     assert "in 2 of 3 steps (watched)" in text
     assert (
         "value of Newton-Schulz is clearly better in 1 of 2 networks, clearly worse in 1," in text

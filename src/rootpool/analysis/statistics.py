@@ -25,6 +25,7 @@ __all__ = [
     "detectable_difference",
     "holm",
     "paired_difference",
+    "pooled_difference",
     "seeds_needed",
     "show_p",
     "verdict",
@@ -94,6 +95,30 @@ def paired_difference(
     test = stats.ttest_rel(a, b)
     low, high = map(float, test.confidence_interval(confidence))
     return PairedDifference(mean, low, high, float(test.pvalue), n, confidence)
+
+
+def pooled_difference(differences: Sequence[PairedDifference]) -> PairedDifference | None:
+    """The mean over the pairs of several studies, which may differ in spread; None without intervals.
+
+    Student's t with the degrees of freedom of Welch and Satterthwaite. Weights by precision would give a
+    narrower interval, but weights that are estimated from few pairs a too narrow one.
+
+    >>> one, other = (PairedDifference(m, m - 1, m + 1, 0.5, 10) for m in (1.0, 3.0))
+    >>> pooled = pooled_difference([one, other])
+    >>> f"{pooled.mean:.2f} ± {pooled.high - pooled.mean:.2f}, {pooled.n} pairs"
+    '2.00 ± 0.66, 20 pairs'
+    """
+    known = [(d.mean, d.spread, d.n) for d in differences if d.spread]
+    total = sum(n for *_, n in known)
+    if not known:
+        return None
+    mean = sum(n * mean for mean, _, n in known) / total
+    parts = [(n * spread**2 / total**2, n) for _, spread, n in known]
+    variance = sum(part for part, _ in parts)
+    student = stats.t(variance**2 / sum(part**2 / (n - 1) for part, n in parts))
+    reach = float(student.ppf(0.975)) * math.sqrt(variance)
+    p_value = 2 * float(student.sf(abs(mean) / math.sqrt(variance)))
+    return PairedDifference(mean, mean - reach, mean + reach, p_value, total)
 
 
 def detectable_difference(spread: float, n: int, power: float = 0.8) -> float:

@@ -6,7 +6,12 @@ from collections.abc import Mapping, Sequence
 
 from rootpool.analysis import Record
 from rootpool.analysis.filters import CONVERGED
-from rootpool.analysis.statistics import Comparison, PairedDifference
+from rootpool.analysis.statistics import (
+    Comparison,
+    PairedDifference,
+    describe,
+    pooled_difference,
+)
 from rootpool.report import Block, Cell, Number, Paragraph, Table
 
 from .why_data import Setting, half_effect, iteration_runs, tone
@@ -49,6 +54,12 @@ def in_words(settings: Sequence[Setting], traces: Mapping[str, Sequence[Record]]
         f"Up to {FEW} iterations are {few}; more are {many}. Filters that are learned are {learned}. All "
         "against the exact root."
     )
+    both = [_over(settings, half) for half in ("forward", "backward")]
+    if len(settings) > 1 and all(both):
+        parts.append(
+            "Over all networks together, with the value of Newton-Schulz the error is {}; with its gradient, "
+            "{}.".format(*(describe(effect) for effect in both if effect is not None))
+        )
     return [Paragraph(" ".join(parts))]
 
 
@@ -66,27 +77,37 @@ def answers(settings: Sequence[Setting]) -> list[Block]:
     """One row per network: what each half does, the best number of iterations, the learned filters."""
     rows: list[list[Cell]] = []
     for setting in settings:
-        forward, backward = half_effect(setting, "forward"), half_effect(setting, "backward")
-        best = min(iteration_runs(), key=lambda item: setting.offset(item[1]))
-        learned = {run: d.difference for run in LEARNED for d in setting.against([run])}
-        rows.append(
-            [
-                setting.name,
-                shown(forward),
-                shown(backward),
-                "converged" if best[0] == CONVERGED else str(best[0]),
-                *(shown(learned[run]) if run in learned else None for run in LEARNED),
-            ]
-        )
+        best, _ = min(iteration_runs(), key=lambda item: setting.offset(item[1]))
+        iterations = "converged" if best == CONVERGED else str(best)
+        rows.append(_row(setting.name, [setting], iterations))
+    if len(settings) > 1:
+        rows.append(_row("all together", settings, None))
     headers = ["network", "value of Newton-Schulz", "gradient of Newton-Schulz", "best iterations"]
     caption = (
         "Change of the error in points, with its 95 % interval (below zero: better). First what "
         "Newton-Schulz does in the place of the exact root, as the value of the layer and as its gradient, "
         "each averaged over the other half. Then the number of iterations with the lowest error, and "
         "filters that are learned against the exact square root. An interval that contains zero is within "
-        "noise; here they are not corrected for the number of comparisons."
+        "noise; here they are not corrected for the number of comparisons. The last row is the mean over "
+        "all pairs of all networks; it was added when the others had been seen."
     )
     return [Table([*headers, *LEARNED], rows, caption)]
+
+
+def _row(name: str, settings: Sequence[Setting], iterations: Cell) -> list[Cell]:
+    forward, backward, *learned = (
+        shown(_over(settings, what)) for what in ("forward", "backward", *LEARNED)
+    )
+    return [name, forward, backward, iterations, *learned]
+
+
+def _over(settings: Sequence[Setting], what: str) -> PairedDifference | None:
+    """The effect of a half of the two-by-two, or of a learned filter, over some networks."""
+    if what in LEARNED:
+        found = [c.difference for s in settings for c in s.against([what])]
+    else:
+        found = [d for s in settings if (d := half_effect(s, what)) is not None]
+    return pooled_difference(found) if len(found) > 1 else next(iter(found), None)
 
 
 def shown(d: PairedDifference | None) -> Cell:
