@@ -25,7 +25,7 @@ from rootpool.nn import (
 )
 from rootpool.train.features import FeatureCache
 
-__all__ = ["Branch", "DropBranch", "Head", "Schedule", "predict", "train_head"]
+__all__ = ["Branch", "DropBranch", "FilterSchedule", "Head", "Schedule", "predict", "train_head"]
 
 EVALUATION_BATCH = 64
 
@@ -101,6 +101,26 @@ class Schedule:
     classifier_rate: float = 1.0
     momentum: float = 0.9
     weight_decay: float = 1e-4
+
+    @property
+    def rate_of_filters(self) -> float:
+        """Of what a learned filter learns; that of the reduction."""
+        return self.reduction_rate
+
+
+@dataclass(frozen=True)
+class FilterSchedule(Schedule):
+    """The same with a rate of its own for learned filters.
+
+    Args:
+        filter_rate: the rate. A field of its own, so that schedules of before keep their keys.
+    """
+
+    filter_rate: float = 0.04
+
+    @property
+    def rate_of_filters(self) -> float:
+        return self.filter_rate
 
 
 @dataclass(frozen=True)
@@ -189,7 +209,7 @@ def _optimizer(module: nn.Sequential, schedule: Schedule) -> torch.optim.Optimiz
     others = [p for p in pool.parameters() if not any(p is f for f in filters)]
     groups: list[dict[str, Any]] = [
         {"params": others, "lr": schedule.reduction_rate},
-        {"params": filters, "lr": schedule.reduction_rate, "weight_decay": 0.0},
+        {"params": filters, "lr": schedule.rate_of_filters, "weight_decay": 0.0},
         {"params": list(classifier.parameters()), "lr": schedule.classifier_rate},
     ]
     return torch.optim.SGD(
