@@ -4,16 +4,16 @@ Claims: for float32 features the default is as right as their digits allow, at e
 faster than float64 throughout, and keeps half as much for the backward. Float32 throughout is faster still,
 and loses singular values below a thousandth of the largest.
 
-    python benchmarks/precision.py                      errors, time and memory (a minute)
-    python benchmarks/precision.py --train --seeds 5    also errors of the two miniature networks (minutes)
-    python benchmarks/precision.py --train --birds CUB_200_2011    and of heads for birds (minutes more)
+    python benchmarks/precision.py                     errors, time and memory (a minute)
+    python benchmarks/precision.py --parts training    errors of the two miniature networks (minutes)
+    python benchmarks/precision.py --parts training --birds CUB_200_2011    and of heads for birds
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -162,7 +162,7 @@ def _heads(seeds: int, data: str, features: str) -> list[Ending]:
     (branch,) = head.branches
     heads = {"default": head}
     for name in ("float64", "float32"):
-        other = BranchIn(branch.stage, branch.method, branch.reduction, precision=name)
+        other = BranchIn(**asdict(branch), precision=name)
         heads[name] = replace(head, branches=(other,))
     train, test, splits = cached_splits(data, Path(features) / "features")
     folder = Path(features) / "results"
@@ -190,18 +190,20 @@ def _compared(network: str, ends: list[Ending]) -> list[list[str]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--train", action="store_true", help="train the miniature networks, too")
+    parser.add_argument(
+        "--parts", nargs="+", choices=["errors", "cost", "training"], default=["errors", "cost"]
+    )
     parser.add_argument("--seeds", type=int, default=5, help="of the trainings")
     parser.add_argument("--runs", default="runs/precision", help="folder of the trainings")
     parser.add_argument("--birds", help="CUB-200-2011: train heads for birds, too")
     parser.add_argument("--features", default="runs/birds", help="output of 'rootpool birds'")
-    parser.add_argument("--only-train", action="store_true", help="leave out errors and times")
     arguments = parser.parse_args()
     print(machine(), end="\n\n\n")
-    if not arguments.only_train:
+    if "errors" in arguments.parts:
         accuracy()
+    if "cost" in arguments.parts:
         cost()
-    if arguments.train or arguments.only_train:
+    if "training" in arguments.parts:
         training(arguments.seeds, arguments.runs, arguments.birds, arguments.features)
 
 

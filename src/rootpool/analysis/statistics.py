@@ -100,8 +100,9 @@ def paired_difference(
 def pooled_difference(differences: Sequence[PairedDifference]) -> PairedDifference | None:
     """The mean over the pairs of several studies, which may differ in spread; None without intervals.
 
-    Student's t with the degrees of freedom of Welch and Satterthwaite. Weights by precision would give a
-    narrower interval, but weights that are estimated from few pairs a too narrow one.
+    Student's t with the degrees of freedom of Welch and Satterthwaite. Studies are not weighed by their
+    precision: weights that are estimated from few pairs make the interval too narrow. A study without an
+    interval of its own is left out.
 
     >>> one, other = (PairedDifference(m, m - 1, m + 1, 0.5, 10) for m in (1.0, 3.0))
     >>> pooled = pooled_difference([one, other])

@@ -117,30 +117,23 @@ def why(
         settings.append(heads.held_out(large_seeds, large_deciding_seeds or large_seeds))
         tested = heads.tested(settings[-1], large_deciding_seeds or large_seeds)
     traces = failure_traces(output / "watched", steps)
-    command = _command(
-        {"seeds": seeds, "deciding-seeds": deciding_seeds},
-        {"large-seeds": large_seeds, "large-deciding-seeds": large_deciding_seeds},
-        data,
-        birds,
-    )
-    page = why_page(settings, traces, tested, command)
+    given: dict[str, object] = {"data": data and Path(data).name, "birds": birds and "CUB_200_2011"}
+    given |= {"seeds": seeds, "deciding-seeds": deciding_seeds}
+    if data is not None or birds is not None:
+        given |= {"large-seeds": large_seeds, "large-deciding-seeds": large_deciding_seeds}
+    page = why_page(settings, traces, tested, _command(given))
     write_page(page, trained, output, markdown, console)
     return 0
 
 
-def _command(
-    small: Mapping[str, int | None],
-    large: Mapping[str, int | None],
-    data: str | None,
-    birds: str | None,
-) -> str:
-    """The command as a reader would give it, without paths of this machine."""
-    parts = ["rootpool why"]
-    parts += [] if data is None else [f"--data {Path(data).name}"]
-    parts += [] if birds is None else ["--birds CUB_200_2011"]
-    seeds = dict(small) if data is None and birds is None else {**small, **large}
-    parts += [f"--{option} {n}" for option, n in seeds.items() if n is not None]
-    return " ".join(parts)
+def _command(given: Mapping[str, object]) -> str:
+    """The command as a reader would give it, without paths of this machine.
+
+    >>> _command({"data": "CIFAR10", "birds": None, "seeds": 4})
+    'rootpool why --data CIFAR10 --seeds 4'
+    """
+    options = (f"--{name} {value}" for name, value in given.items() if value is not None)
+    return " ".join(["rootpool why", *options])
 
 
 def setting_of(study: Measured) -> Setting:

@@ -212,7 +212,8 @@ def _filter(run: str, found: Sequence[Mapping[str, float]]) -> Callable[[Tensor]
 
 
 def _ranking(setting: Setting) -> Table:
-    order = sorted({str(row["run"]) for row in setting.rows}, key=setting.offset)
+    # Not a set, whose order would decide between equals, and change.
+    order = sorted(dict.fromkeys(str(row["run"]) for row in setting.rows), key=setting.offset)
     against = {c.run: c.difference for c in setting.against(order)}
     rows: list[list[Cell]] = []
     for run in order:
@@ -268,7 +269,7 @@ def _learned(settings: Sequence[Setting], tested: Setting | None) -> list[Block]
 
 def _on_test(chosen_on: Setting, tested: Setting) -> list[Block]:
     """The variant that the held-out images choose, on images that no choice has seen."""
-    runs = {str(row["run"]) for row in chosen_on.rows} & {str(row["run"]) for row in tested.rows}
+    runs = [v.label for v in VARIANTS if chosen_on.errors(v.label) and tested.errors(v.label)]
     best = min(runs, key=chosen_on.offset)
     found = tested.against([best], ROOT) if best != ROOT else []
     said = describe(found[0]) + " against the exact root" if found else "the exact root itself"
