@@ -116,6 +116,20 @@ def test_fine_grained_accuracies(tmp_path, family):
     assert not any(column.startswith(("Dogs", "Cars")) for _, column in cells)
 
 
+def test_differences_are_paired_by_image_where_runs_say_which_they_missed(tmp_path):
+    plan = Plan("birds-lite", str(tmp_path), seeds=2)
+    found = study(plan, plan.trials(TABLES["fgvc"].trained, ["standalone"]), {})
+    assert "what the images can tell" not in measure_errors(TABLES["fgvc"], found).settings
+    for trial, run in zip(found.trials, found.results, strict=True):
+        poor = trial.tags["method"] in ("isqrt-cov", "svd-topn")
+        run |= {"images": 4, "missed": [0, 1, 2] if poor else [0]}
+    # Two images of four more than the methods they are compared with: 0, 100, 100, 0 has an error of 28.87.
+    told = measure_errors(TABLES["fgvc"], found).settings["what the images can tell"]
+    assert "28.87 points" in told
+    found.results[0]["diverged"] = {"epoch": 0, "step": 1}
+    measure_errors(TABLES["fgvc"], found)
+
+
 @pytest.mark.parametrize(
     ("changed", "expected"),
     [

@@ -51,6 +51,15 @@ def test_a_hybrid_run_shares_its_first_stage_with_the_start_method(study):
 
 
 @pytest.mark.slow
+def test_a_result_says_which_images_were_missed(study):
+    for result in study[-1]:
+        missed, images = result["missed"], result["images"]
+        assert images > 0
+        assert missed == sorted(set(missed) & set(range(images)))
+        assert 100 * len(missed) / images == pytest.approx(result["curves"][-1]["val_error"])
+
+
+@pytest.mark.slow
 def test_events_tell_every_epoch_and_every_end(study):
     _, trials, events, _ = study
     done = [event.key for event in events if event.done]

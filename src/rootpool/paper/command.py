@@ -97,6 +97,8 @@ def train(needed: Iterable[Trial], folder: Path, workers: int | None = None) -> 
     from rootpool.train.study import run_trials
 
     trials = list({trial.key: trial for trial in needed}.values())
+    # Seed by seed, so that a study that is stopped has compared everything.
+    trials.sort(key=lambda trial: trial.tags["seed"])
     if not trials:
         return {}
     firsts = {f.key: f for trial in trials if (f := trial.first_stage) is not None}

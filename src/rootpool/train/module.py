@@ -53,6 +53,8 @@ class PooledTraining(pl.LightningModule):
         freeze: ``backbone``, or how many of its stages (the stem is the first) stay as they are.
         frozen_norms: whether batch norms of the backbone keep their statistics, in stages that learn, too;
             their scales and shifts learn there.
+        channels_last: whether convolutions have their channels last in memory: the same results but for
+            rounding, up to twice as fast on a CPU, and for half precision on a GPU.
         unfreeze_epoch: the epoch at whose beginning they begin to learn; None for never.
         drop: ``adaptive`` for dropout of channels before the covariance (DropCov); None for none.
         drop_rate: dropout before the classifier.
@@ -90,6 +92,7 @@ class PooledTraining(pl.LightningModule):
         weights: str | None = None,
         freeze: Literal["backbone"] | int | None = None,
         frozen_norms: bool = False,
+        channels_last: bool = False,
         unfreeze_epoch: int | None = None,
         drop: Literal["adaptive"] | None = None,
         drop_rate: float = 0.0,
@@ -145,6 +148,8 @@ class PooledTraining(pl.LightningModule):
         if freeze:
             self.model.freeze(freeze)
         self.model.hold_norms(frozen_norms)
+        if channels_last:  # convolutions pass it on, whatever images come in
+            self.model.to(memory_format=torch.channels_last)
         self._mix = make_mixture(mixup, cutmix, num_classes)
         self.metrics = nn.ModuleDict(
             {

@@ -88,8 +88,9 @@ def run_trials(
         workers: runs at a time, with one thread each; None for one per core.
         on_event: called in this process, for every epoch (with its record) and every result.
 
-    A training whose numbers stop being finite has a result, too: its records up to there, and ``diverged``,
-    which says in which epoch and step.
+    ``images`` of a result is how many were validated last, and ``missed`` which of them were not recognised;
+    older results lack both. A training whose numbers stop being finite has a result, too: its records
+    up to there, and ``diverged``, which says in which epoch and step.
 
     Raises:
         SettingsError: a configuration cannot be used; nothing has been run then.
@@ -99,8 +100,12 @@ def run_trials(
     stages = {trial.key: trial.first_stage for trial in trials}
     firsts = {first.key: first for first in stages.values() if first is not None}
     runs = {trial.key: trial for trial in trials}
-    jobs = {key: _job(trial, None) for key, trial in firsts.items()}
-    jobs |= {key: _job(trial, stages[key]) for key, trial in runs.items()}
+    jobs: dict[str, Job] = {}
+    for key, trial in runs.items():
+        first = stages[key]
+        if first is not None:
+            jobs.setdefault(first.key, _job(first, None))
+        jobs.setdefault(key, _job(trial, first))
     left = [
         resolve(trial.config)
         for key, trial in (firsts | runs).items()
@@ -134,8 +139,13 @@ def _job(trial: Trial, first: Trial | None) -> Job:
 def _train(trial: Trial, first: str | None, folder: Path, report: Report) -> str:
     """Train one trial to its end, from its own last checkpoint or else from that of its first stage."""
     started = time.perf_counter()
+    missed = _Missed()
     run = prepare(
-        resolve(trial.config), folder, resume=True, progress=False, callbacks=[_Reporter(report)]
+        resolve(trial.config),
+        folder,
+        resume=True,
+        progress=False,
+        callbacks=[_Reporter(report), missed],
     )
     beginning = None if first is None else folder.parent / first / LAST
     diverged = _fit(run, run.last if run.last.is_file() else beginning)
@@ -147,6 +157,7 @@ def _train(trial: Trial, first: str | None, folder: Path, report: Report) -> str
         "spectrum": [record for monitor in monitors(run.trainer) for record in monitor.records],
         "classes": len(run.data.splits.classes),
         "diverged": diverged,
+        **missed.state_dict(),
     }
     return to_json(result)
 
@@ -169,3 +180,31 @@ class _Reporter(pl.Callback):
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         metrics = {name: float(v) for name, v in trainer.callback_metrics.items() if v.numel() == 1}
         self.report({"epoch": trainer.current_epoch, **metrics})
+
+
+class _Missed(pl.Callback):
+    """Which images of the last validation were taken for something else, by their place among all.
+
+    It is in the checkpoints, because a run that was killed at its end does not validate again.
+    """
+
+    def __init__(self) -> None:
+        self.images = 0
+        self.missed: list[int] = []
+
+    def on_validation_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self.images, self.missed = 0, []
+
+    def on_validation_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, *_: int
+    ) -> None:
+        labels = batch[1]
+        wrong = (pl_module.predicted != labels).nonzero().flatten()
+        self.missed += (wrong + self.images).tolist()
+        self.images += len(labels)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"images": self.images, "missed": self.missed}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.images, self.missed = state_dict["images"], state_dict["missed"]
