@@ -89,8 +89,8 @@ def paper() -> str:
     lines = [f"| entry | claim | {' | '.join(networks)} |", "|---" * (2 + len(networks)) + "|"]
     for entry in entries:
         found = recorded_verdicts(entry.name)
-        words = (found.get(network, "not measured") for network in networks)
-        cells = " | ".join(f"{MARKS[word]} {word}" for word in words)
+        words = (found.get(network) for network in networks)
+        cells = " | ".join("–" if word is None else f"{MARKS[word]} {word}" for word in words)
         link = f"[{entry.title}](docs/paper.md#{anchor(entry.title)})"
         lines.append(f"| {link} | {entry.claim} | {cells} |")
     return "\n".join(lines) + "\n"

@@ -3,7 +3,7 @@
 import pytest
 
 from paper_runs import study
-from rootpool.paper import smoothness
+from rootpool.paper import recorded, smoothness
 from rootpool.paper.entries import ENTRIES
 from rootpool.paper.plan import Plan
 from rootpool.paper.report import make_page, side_by_side
@@ -81,6 +81,17 @@ def test_comparisons_that_are_not_judged_say_so(page):
     rows = {line.split(" | ")[1]: line for line in table if line.startswith("| isqrt-cov")}
     assert "not judged" in rows["exact"]
     assert "not judged" not in rows["svd-pade"]
+
+
+def test_an_entry_that_needs_more_shows_what_was_recorded_elsewhere(monkeypatch, tmp_path):
+    study = {"seeds": 3, "verdicts": {"table:fgvc": "contradicted"}}
+    other = {"seeds": 3, "verdicts": {"table:fgvc": "not measured"}}
+    monkeypatch.setattr(recorded, "load_recorded", lambda: {"birds-lite": study, "patches": other})
+    text = (
+        make_page({"table:fgvc": None}, PLAN).write_markdown(tmp_path / "p.md").read_text("utf-8")
+    )
+    assert "> ✗ Our record (birds, fine-tuned): the claim is contradicted." in text
+    assert text.count("Our record") == 1
 
 
 def test_the_page_is_written(page, tmp_path):

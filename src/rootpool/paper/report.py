@@ -32,7 +32,7 @@ from .entries import ENTRIES
 from .entry import Elsewhere, Entry
 from .plan import PATCHES, Plan
 from .published import load_published
-from .recorded import NETWORKS
+from .recorded import NETWORKS, recorded_verdicts
 from .result import Result, Verdict
 from .theory.introduction import INTRODUCTION
 
@@ -171,10 +171,21 @@ def _answers(result: Result) -> list[Block]:
 
 def _needs(entry: Entry, elsewhere: Elsewhere) -> list[Block]:
     return [
+        *_recorded(entry),
         Note(f"Not measured here: this needs {elsewhere.needs}. For one method:"),
         Code(_full_commands(entry), "sh"),
         Paragraph(elsewhere.makes),
         Code(elsewhere.command.format(name=entry.name), "sh"),
+    ]
+
+
+def _recorded(entry: Entry) -> list[Block]:
+    """What our own record says of an entry that is not measured here."""
+    return [
+        Note(f"Our record ({network}): the claim is {word}.", tone)
+        for network, word in recorded_verdicts(entry.name).items()
+        for verdict, tone in TONES.items()
+        if word == verdict
     ]
 
 
