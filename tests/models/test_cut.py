@@ -10,6 +10,7 @@ from rootpool.models.cut import Rest, cut
 NETWORKS = {
     ("resnet18", 3): "body.layer2",
     ("tf_efficientnet_lite0", 6): "body.blocks.4",
+    ("tf_efficientnet_lite0", "blocks.5.1"): "body.blocks.5.1",
     ("convnext_atto", 2): "body.stages.0",
     ("torchvision/resnet18", 2): "body.layer1",
     ("patchnet", 1): None,

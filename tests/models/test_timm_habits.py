@@ -181,7 +181,7 @@ def test_freezing_the_whole_backbone_and_what_cannot_be_frozen():
         "classifier",
     }
     for wrong in ("head", 99, 0):
-        with pytest.raises(ValueError, match="freeze takes 'backbone' or how many of its 5 stages"):
+        with pytest.raises(ValueError, match="how many of its 5 stages"):
             model.freeze(wrong)
 
 
@@ -212,3 +212,46 @@ def test_models_of_a_hub_are_made_by_timm(tmp_path):
     save_checkpoint(model, tmp_path / "model.pt")
     assert load_checkpoint(tmp_path / "model.pt").spec.name == TINY  # the hub is not asked again
     assert pretrained_input(f"local-dir:{tmp_path}")["mean"] == [0.1, 0.2, 0.3]
+
+
+def test_freezing_up_to_a_module():
+    model = create_model("resnet18", num_classes=3)
+    model.freeze("layer3.0")
+    learning = [n for n, p in model.backbone.named_parameters() if p.requires_grad]
+    assert all(name.startswith(("body.layer3.1.", "body.layer4.")) for name in learning)
+    assert "body.layer3.1.conv1.weight" in learning
+    with pytest.raises(
+        ValueError, match=r"or its last module that is frozen, such as 'conv1', got"
+    ):
+        model.freeze("layer3.7")
+
+
+@pytest.mark.parametrize(
+    ("name", "until", "channels"),
+    [
+        ("resnet18", "layer3", 256),
+        ("tf_efficientnet_lite0", "blocks.5", 192),
+        ("swin_tiny_patch4_window7_224", "layers.1", 192),
+    ],
+)
+def test_a_network_that_ends_early(name, until, channels):
+    whole = create_model(name, num_classes=3).backbone.eval()
+    model = create_model(name, num_classes=3, until=until, reduction=8).eval()
+    assert model.num_features == channels
+    assert model.spec.options == {"until": until}
+    names = set(model.backbone.state_dict())
+    assert names < set(whole.state_dict())
+    model.backbone.load_state_dict({n: v for n, v in whole.state_dict().items() if n in names})
+    kept = []
+    whole.body.get_submodule(until).register_forward_hook(lambda *a: kept.append(a[-1]))
+    images = torch.randn(2, 3, 224, 224)
+    with torch.no_grad():
+        whole(images)
+        features = model.backbone(images)
+    expected = kept[0].flatten(1, 2).mT if "swin" in name else kept[0].flatten(2)
+    torch.testing.assert_close(features.flatten(2), expected)
+
+
+def test_a_network_that_would_end_nowhere():
+    with pytest.raises(ValueError, match=r"unknown module to end with 'layer9'; did you mean"):
+        create_model("resnet18", num_classes=3, until="layer9")

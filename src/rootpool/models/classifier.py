@@ -151,7 +151,8 @@ class PooledClassifier(nn.Module):
         """Leave the backbone, or its first stages, as they are: no gradient, no new statistics.
 
         Args:
-            what: ``"backbone"``, or how many of its stages, the stem counted as the first.
+            what: ``"backbone"``, or how many of its stages, the stem counted as the first, or the name of
+                its last module that is frozen, such as ``"layer3.0"``.
 
         >>> from rootpool.models import create_model
         >>> model = create_model("resnet18", num_classes=5)

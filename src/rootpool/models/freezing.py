@@ -1,4 +1,4 @@
-"""Which parameters of a backbone stay as they are, by stage."""
+"""Which parameters of a backbone stay as they are, by stage or up to a module."""
 
 from __future__ import annotations
 
@@ -13,17 +13,33 @@ _STEM = ("conv1", "bn1")  # of torchvision's ResNets
 
 
 def frozen_parameters(backbone: nn.Module, what: str | int) -> list[nn.Parameter]:
-    """Parameters of the whole backbone, or of its first stages, that would learn otherwise."""
+    """Parameters of the whole backbone, or of its beginning, that would learn otherwise."""
     learning = {name: p for name, p in backbone.named_parameters() if p.requires_grad}
     if what == BACKBONE:
         return list(learning.values())
     stages = stages_of(backbone)
     count = max(stages.values()) + 1
-    if isinstance(what, bool) or not isinstance(what, int) or not 0 < what <= count:
+    if isinstance(what, str):
+        kept = _up_to(what, backbone, learning)
+    elif not isinstance(what, bool) and isinstance(what, int) and 0 < what <= count:
+        kept = [parameter for name, parameter in learning.items() if stages[name] < what]
+    else:
+        kept = []
+    if not kept:
         raise ValueError(
-            f"freeze takes {BACKBONE!r} or how many of its {count} stages, got {what!r}"
+            f"freeze takes {BACKBONE!r}, how many of its {count} stages, or its last module that is frozen, "
+            f"such as {next(iter(learning)).removeprefix('body.').rpartition('.')[0]!r}, got {what!r}"
         )
-    return [parameter for name, parameter in learning.items() if stages[name] < what]
+    return kept
+
+
+def _up_to(
+    module: str, backbone: nn.Module, learning: dict[str, nn.Parameter]
+) -> list[nn.Parameter]:
+    """What learns in a module and in those before it, in the order in which the network has them."""
+    prefix = "body." if hasattr(backbone, "body") else ""
+    inside = [k for k, name in enumerate(learning) if name.startswith(f"{prefix}{module}.")]
+    return list(learning.values())[: inside[-1] + 1] if inside else []
 
 
 def stages_of(backbone: nn.Module) -> dict[str, int]:

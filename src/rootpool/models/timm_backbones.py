@@ -9,6 +9,8 @@ import timm
 import torch
 from torch import Tensor, nn
 
+from rootpool.unknown import unknown_name
+
 from .backbones import PATCHES, Backbone, Layout, features_of, refuse_missing
 
 __all__ = ["architecture_of", "is_timm_name", "refuse_hub", "timm_backbone"]
@@ -22,6 +24,7 @@ def timm_backbone(
     pretrained: bool = False,
     tensors: Mapping[str, Tensor] | None = None,
     tokens: str = PATCHES,
+    until: str | None = None,
     **options: Any,
 ) -> Backbone:
     """A timm model by its name, up to the feature map that ``forward_features`` returns.
@@ -35,6 +38,8 @@ def timm_backbone(
         pretrained: whether timm fetches its weights.
         tensors: weights under timm's names, instead of fetched ones.
         tokens: which tokens the map has, as in ``create_model``.
+        until: the last module that is used, such as ``"blocks.5"``; later ones are left out. For networks
+            that run their modules in the order in which they have them.
         options: for ``timm.create_model``, such as ``in_chans``, ``img_size`` or ``drop_path_rate``.
     """
     if options.get("features_only"):
@@ -45,9 +50,11 @@ def timm_backbone(
     # Sketched with gradients, which a caller may have switched off.
     with torch.device("meta"), torch.inference_mode(False), torch.enable_grad():
         sketch = _create_timm(name, options).eval()
+        if until is not None:
+            _end_after(sketch, until)
         size = _input_size(sketch, options)
         try:
-            num_features, layout, unused = _inspect(sketch, name, size, tokens)
+            num_features, layout, unused = _inspect(sketch, name, size, tokens, until is not None)
         except (RuntimeError, NotImplementedError) as error:
             raise ValueError(
                 f"{name} cannot be inspected without data ({error}); choose another model, or make a "
@@ -56,6 +63,9 @@ def timm_backbone(
     if tensors is not None:
         options["pretrained_cfg_overlay"] = {"state_dict": dict(tensors)}
     body = _create_timm(name, options, pretrained=pretrained or tensors is not None)
+    if until is not None:
+        _end_after(body, until)
+        body.num_features = num_features  # type: ignore[assignment]
     _drop_unused(body, unused)
     if tensors is not None:
         # timm only logs what is missing. It may also rename, so look for the values too.
@@ -100,6 +110,19 @@ def _create_timm(name: str, options: Mapping[str, Any], pretrained: bool = False
         return timm.create_model(name, pretrained=pretrained, num_classes=0, **options)
 
 
+def _end_after(body: nn.Module, last: str) -> None:
+    """Put nothing in the place of all modules after one, at every level."""
+    module = body
+    for name in last.split("."):
+        children = [child for child, _ in module.named_children()]
+        if name not in children:
+            known = [path for path, _ in body.named_modules() if path]
+            raise ValueError(unknown_name("module to end with", last, known))
+        for later in children[children.index(name) + 1 :]:
+            setattr(module, later, nn.Identity())
+        module = getattr(module, name)
+
+
 def _holds(tensors: Mapping[str, Tensor], value: Tensor) -> bool:
     same_size = (t for t in tensors.values() if t.numel() == value.numel())
     return any(torch.equal(t.flatten().to(value), value.flatten()) for t in same_size)
@@ -115,7 +138,7 @@ def _input_size(body: nn.Module, options: Mapping[str, Any]) -> tuple[int, int, 
 
 
 def _inspect(
-    body: nn.Module, name: str, size: tuple[int, int, int], tokens: str
+    body: nn.Module, name: str, size: tuple[int, int, int], tokens: str, ends_early: bool
 ) -> tuple[int, Layout, set[str]]:
     """Channels, layout and unused parameters of a network on the meta device: nothing is computed."""
     features = features_of(body)(torch.empty(2, *size))
@@ -125,6 +148,9 @@ def _inspect(
             "choose a model with a single last stage, or use rootpool.models.Stages and "
             "rootpool.nn.BranchPool"
         )
+    if ends_early:  # what timm says is of the whole network
+        channels_last = features.dim() == 3 or str(getattr(body, "output_fmt", "")) == "NHWC"
+        body.num_features = features.shape[-1 if channels_last else 1]  # type: ignore[assignment]
     layout = _layout(body, name, tuple(features.shape)).choosing(tokens, name)
     parameters = dict(body.named_parameters())
     pooled = layout(features)

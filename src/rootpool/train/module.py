@@ -50,7 +50,8 @@ class PooledTraining(pl.LightningModule):
         num_classes: outputs of the classifier.
         weights: a checkpoint to start from, or the folder of a run; its classifier is left out when its
             number of classes differs.
-        freeze: ``backbone``, or how many of its stages (the stem is the first) stay as they are.
+        freeze: ``backbone``, or how many of its stages (the stem is the first) stay as they are, or the name
+            of the last module that does, such as ``layer3.0``.
         frozen_norms: whether batch norms of the backbone keep their statistics, in stages that learn, too;
             their scales and shifts learn there.
         channels_last: whether convolutions have their channels last in memory: the same results but for
@@ -90,7 +91,7 @@ class PooledTraining(pl.LightningModule):
         compute_dtype: Precision | None = None,
         num_classes: int = 1000,
         weights: str | None = None,
-        freeze: Literal["backbone"] | int | None = None,
+        freeze: int | str | None = None,
         frozen_norms: bool = False,
         channels_last: bool = False,
         unfreeze_epoch: int | None = None,
