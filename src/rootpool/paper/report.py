@@ -10,6 +10,7 @@ from typing import Literal
 import rootpool
 from rootpool.analysis import Record, machine
 from rootpool.analysis.statistics import show_p
+from rootpool.recipes import families
 from rootpool.report import (
     Block,
     Code,
@@ -114,7 +115,8 @@ def _word(result: Result | None) -> str:
 
 def _scale(plan: Plan) -> Note:
     if not plan.miniature:
-        return Note(f"Trained by the recipes {plan.family}-* on {plan.data}.")
+        chosen = families()[plan.family].chosen
+        return Note(f"Trained by the recipes {plan.family}-* on {plan.data}. {chosen}".strip())
     return Note(
         "The numerical tables are measured as they stand in the paper. Those that need training are "
         "measured in miniature: a network of three convolutions on grey patches of 18 photographs, "

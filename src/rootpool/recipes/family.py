@@ -9,6 +9,7 @@ A family is a YAML file in the folder ``families``. It holds settings and, besid
 - ``needs``: what the user has to bring, as option and description;
 - ``fine_tunes``: the family whose checkpoints it starts from, of the same method;
 - ``stands_for``: the family of the paper in whose columns its results stand;
+- ``chosen``: how its settings were chosen, if by results, for readers of what is measured with them;
 - ``layout``: the layout of data for which ``rootpool paper`` trains it, which a ``base`` does not pass on.
 """
 
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from importlib import resources
 from typing import Any
 
@@ -40,6 +41,7 @@ class Family:
         needs: what the user has to bring, as option: what it is.
         fine_tunes: the family whose checkpoints it starts from.
         stands_for: the family of the paper in whose columns its results stand; None for its own.
+        chosen: how its settings were chosen, if by results.
         layout: the layout of data for which ``rootpool paper`` trains this family.
     """
 
@@ -51,6 +53,7 @@ class Family:
     needs: Mapping[str, str] = field(default_factory=dict)
     fine_tunes: str | None = None
     stands_for: str | None = None
+    chosen: str = ""
     layout: str | None = None
 
 
@@ -70,7 +73,7 @@ def families() -> dict[str, Family]:
 
 def _family(name: str) -> Family:
     content = _content(name)
-    parts = ("about", "protocols", "methods", "needs", "fine_tunes", "stands_for", "layout")
+    parts = {part.name for part in fields(Family)} - {"name", "config"}
     given = {part: content.pop(part) for part in parts if part in content}
     return Family(name, config=content, **given)
 
