@@ -193,11 +193,14 @@ class _Missed(pl.Callback):
         self.missed: list[int] = []
 
     def on_validation_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self.images, self.missed = 0, []
+        if not trainer.sanity_checking:
+            self.images, self.missed = 0, []
 
     def on_validation_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, *_: int
     ) -> None:
+        if trainer.sanity_checking:  # a few batches, before a run goes on
+            return
         labels = batch[1]
         wrong = (pl_module.predicted != labels).nonzero().flatten()
         self.missed += (wrong + self.images).tolist()
