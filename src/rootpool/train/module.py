@@ -55,7 +55,7 @@ class PooledTraining(pl.LightningModule):
         frozen_norms: whether batch norms of the backbone keep their statistics, in stages that learn, too;
             their scales and shifts learn there.
         channels_last: whether convolutions have their channels last in memory: the same results but for
-            rounding, up to twice as fast on a CPU, and for half precision on a GPU.
+            rounding, often faster on a CPU, and in half precision on a GPU.
         unfreeze_epoch: the epoch at whose beginning they begin to learn; None for never.
         drop: ``adaptive`` for dropout of channels before the covariance (DropCov); None for none.
         drop_rate: dropout before the classifier.
