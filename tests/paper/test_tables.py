@@ -119,16 +119,38 @@ def test_fine_grained_accuracies(tmp_path, family):
 def test_differences_are_paired_by_image_where_runs_say_which_they_missed(tmp_path):
     plan = Plan("birds-lite", str(tmp_path), seeds=2)
     found = study(plan, plan.trials(TABLES["fgvc"].trained, ["standalone"]), {})
-    assert "what the images can tell" not in measure_errors(TABLES["fgvc"], found).settings
+
+    def over_images():
+        comparisons = measure_errors(TABLES["fgvc"], found).series["comparisons"]
+        return [record.get("over_images") for record in comparisons]
+
+    assert set(over_images()) == {None}
     for trial, run in zip(found.trials, found.results, strict=True):
         poor = trial.tags["method"] in ("isqrt-cov", "svd-topn")
         run |= {"images": 4, "missed": [0, 1, 2] if poor else [0]}
     # Two images of four more than the methods they are compared with: 0, 100, 100, 0 has an error of 28.87.
-    told = measure_errors(TABLES["fgvc"], found).settings["what the images can tell"]
-    assert "28.87 points" in told
+    assert over_images() == pytest.approx([1.96 * 28.8675] * len(over_images()), rel=1e-4)
     for run in found.results:
         run["diverged"] = {"epoch": 0, "step": 1}  # what it missed last is not what it is judged by
-    assert "what the images can tell" not in measure_errors(TABLES["fgvc"], found).settings
+    assert set(over_images()) == {None}
+
+
+def test_questions_that_the_paper_does_not_ask_enter_no_verdict(tmp_path):
+    plan = Plan("birds-lite", str(tmp_path), seeds=5)
+    errors = {**dict.fromkeys(SVD, 13.0), "isqrt-cov": 16.0, "svd-topn": 99.0, "exact": 12.0}
+    methods = [*TABLES["fgvc"].trained, "exact", "gap", "covariance"]
+    for average, said in ((30.0, "clearly worse in 1,"), (5.0, "clearly better in 0 of 9")):
+        runs = plan.trials(methods, ["standalone"])
+        result = measure_errors(
+            TABLES["fgvc"], study(plan, runs, {**errors, "gap": average, "covariance": 20.0})
+        )
+        assert result.verdict == YES
+        first, second = (str(note["text"]) for note in result.series["beside"])
+        assert said in first  # SVD-TopN, or all
+        assert "clearly better in 1 of 1" in second
+        against = [r for r in result.series["comparisons"] if r["baseline"] == "gap"]
+        assert len(against) == 9
+        assert not any(r["judged"] for r in against)
 
 
 @pytest.mark.parametrize(

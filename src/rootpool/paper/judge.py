@@ -27,7 +27,9 @@ from .result import Result, Verdict, together, verdict_of
 __all__ = [
     "Answer",
     "answer",
+    "answers_beside",
     "ask",
+    "ask_any",
     "comparison_records",
     "conclude",
     "count",
@@ -129,6 +131,11 @@ def ask(question: Question, source: Source, rows: Sequence[Mapping[str, Any]]) -
     return compare(rows, question.pairs(rows, source.members), question.value)
 
 
+def ask_any(question: Question, rows: Sequence[Mapping[str, Any]]) -> list[Comparison]:
+    """The comparisons of a question over all methods that were trained; it names no groups of the paper."""
+    return compare(rows, question.pairs(rows, lambda name: [name]), question.value)
+
+
 def answer(question: Question, comparisons: Sequence[Comparison]) -> Answer:
     """What the comparisons of a question say about it."""
     judge = JUDGES[question.judge]
@@ -159,6 +166,15 @@ def comparison_records(source: Source, rows: Sequence[Mapping[str, Any]]) -> lis
     ``judged`` is false for methods that the source does not have.
     """
     tags = {row["run"]: row for row in rows}
+    asked = [
+        (question, judged, found)
+        for question in source.questions
+        for judged, found in (
+            (True, ask(question, source, rows)),
+            (False, _beside(question, source, rows)),
+        )
+    ]
+    asked += [(question, False, ask_any(question, rows)) for question in source.beside]
     return [
         {
             **c.record(),
@@ -168,11 +184,7 @@ def comparison_records(source: Source, rows: Sequence[Mapping[str, Any]]) -> lis
             "comparisons": c.comparisons,
             "judged": judged,
         }
-        for question in source.questions
-        for judged, found in (
-            (True, ask(question, source, rows)),
-            (False, _beside(question, source, rows)),
-        )
+        for question, judged, found in asked
         for c in found
     ]
 
@@ -200,6 +212,12 @@ def answers_from_runs(source: Source, rows: Sequence[Mapping[str, Any]]) -> list
     """The answers to all questions for which there are runs."""
     found = ((question, ask(question, source, rows)) for question in source.questions)
     return [answer(question, comparisons) for question, comparisons in found if comparisons]
+
+
+def answers_beside(source: Source, rows: Sequence[Mapping[str, Any]]) -> list[Record]:
+    """The answers to our own questions, as records."""
+    found = ((question, ask_any(question, rows)) for question in source.beside)
+    return [{"text": answer(q, comparisons).text} for q, comparisons in found if comparisons]
 
 
 def conclude(

@@ -99,6 +99,7 @@ class Source:
         questions: what its claim is judged by, besides what is measured in code.
         number: of the table or figure.
         label: in the LaTeX source.
+        beside: questions of ours, which are answered and enter no verdict.
     """
 
     id: str
@@ -108,6 +109,7 @@ class Source:
     questions: tuple[Question, ...]
     number: int | None = None
     label: str = ""
+    beside: tuple[Question, ...] = field(default=(), kw_only=True)
     kind: ClassVar[str]
 
     @property
@@ -218,10 +220,12 @@ def _row(entry: Mapping[str, Any], columns: Sequence[str], words: Sequence[str],
     return Row(entry["name"], entry["method"], cells, entry.get("group"), entry.get("tags", {}))
 
 
-def read_questions(entry: Mapping[str, Any], where: str) -> tuple[Question, ...]:
+def read_questions(
+    entry: Mapping[str, Any], where: str, key: str = "questions"
+) -> tuple[Question, ...]:
     """The questions of an entry."""
     questions = []
-    for given in entry.get("questions", []):
+    for given in entry.get(key, []):
         check_entry(given, f"a question of {where}", "text first against judge", "margin value")
         if given["judge"] not in get_args(Judge):
             raise ValueError(
@@ -244,7 +248,7 @@ def read_questions(entry: Mapping[str, Any], where: str) -> tuple[Question, ...]
 def _table(id: str, entry: Mapping[str, Any]) -> Table:
     where = f"table:{id}"
     required = "number label section caption claim columns rows"
-    check_entry(entry, where, required, "words measures questions")
+    check_entry(entry, where, required, "words measures questions beside")
     columns, words = tuple(entry["columns"]), entry.get("words", [])
     if len(set(columns)) < len(columns) or not {*words, *entry.get("measures", {})} <= set(columns):
         raise ValueError(f"{where}: columns need different names; words and measures name columns")
@@ -266,6 +270,7 @@ def _table(id: str, entry: Mapping[str, Any]) -> Table:
         columns,
         rows,
         entry.get("measures", {}),
+        beside=read_questions(entry, where, "beside"),
     )
 
 

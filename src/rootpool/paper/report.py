@@ -168,7 +168,11 @@ def _answers(result: Result) -> list[Block]:
     answers = result.series.get("answers")
     if not answers:
         return [Note(result.reason, TONES[result.verdict])]
-    return [Note(str(a["text"]), TONES[a["verdict"]]) for a in answers]
+    beside = result.series.get("beside", ())
+    return [
+        *(Note(str(a["text"]), TONES[a["verdict"]]) for a in answers),
+        *(Note(f"Not asked by the paper: {a['text']}") for a in beside),
+    ]
 
 
 def _needs(entry: Entry, elsewhere: Elsewhere) -> list[Block]:
@@ -212,14 +216,16 @@ def _comparisons(result: Result) -> list[Block]:
     found: dict[str, list[Record]] = {}
     for record in result.series.get("comparisons", ()):
         found.setdefault(str(record["question"]), []).append(record)
-    tables: list[Block] = [
-        Table(
-            ["run", "against", "difference, points", "p, after Holm", "seeds", "difference is"],
-            [_comparison(record) for record in records],
-            caption=question,
-        )
-        for question, records in found.items()
-    ]
+    headers = ["run", "against", "difference, points", "p, after Holm", "seeds", "difference is"]
+    tables: list[Block] = []
+    for question, records in found.items():
+        rows = [_comparison(record) for record in records]
+        names = list(headers)
+        if any("over_images" in record for record in records):
+            names.insert(3, "over images")
+            for row, record in zip(rows, records, strict=True):
+                row.insert(3, _half_width(record.get("over_images")))
+        tables.append(Table(names, rows, caption=question))
     return [Details("All comparisons", tables)] if tables else []
 
 
@@ -234,6 +240,10 @@ def _comparison(record: Record) -> list[Text | int | None]:
     run, baseline, seeds = (str(record[key]) for key in ("run", "baseline", "n"))
     judged = "" if record["judged"] else " (not in the paper's, not judged)"
     return [run, baseline, Number(mean, reach, "+.2f"), chance, seeds, word + judged]
+
+
+def _half_width(value: object) -> str | None:
+    return f"± {value:.2f}" if isinstance(value, float) else None
 
 
 def _command(names: Sequence[str], plan: Plan) -> str:

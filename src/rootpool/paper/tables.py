@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import median, stdev
+from statistics import NormalDist, stdev
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,13 +11,22 @@ from numpy.typing import NDArray
 from rootpool.analysis import Record
 from rootpool.analysis.accuracy import accuracy_difference
 
-from .judge import Answer, answers_from_runs, ask, comparison_records, conclude, resolution
+from .judge import (
+    Answer,
+    answers_beside,
+    answers_from_runs,
+    comparison_records,
+    conclude,
+    resolution,
+)
 from .plan import Measured
 from .published import Table, TextClaim, load_published
 from .result import Result, verdict_of
-from .rows import Row, cells_of, divergences, endings, settings_of, side_by_side
+from .rows import cells_of, divergences, endings, settings_of, side_by_side
 
 __all__ = ["measure_errors", "measure_seeds"]
+
+NORMAL = NormalDist().inv_cdf(0.975)  # standard errors to half of a 95 % interval; images are many
 
 
 def measure_errors(table: Table, study: Measured) -> Result:
@@ -27,38 +36,33 @@ def measure_errors(table: Table, study: Measured) -> Result:
         table,
         answers_from_runs(table, rows),
         side_by_side(table, cells_of(table, study)),
-        {
-            **settings_of(study.plan),
-            **resolution(table, rows),
-            **_over_images(table, study, rows),
-            **divergences(rows),
-        },
+        {**settings_of(study.plan), **resolution(table, rows), **divergences(rows)},
         runs=rows,
-        comparisons=comparison_records(table, rows),
+        comparisons=_over_images(comparison_records(table, rows), study),
+        beside=answers_beside(table, rows),
     )
 
 
-def _over_images(table: Table, study: Measured, rows: Sequence[Row]) -> Record:
-    """How far differences would vary with other images, as a setting; nothing if runs do not say which."""
-    right: dict[str, dict[int, NDArray[np.bool_]]] = {}
+def _over_images(comparisons: Sequence[Record], study: Measured) -> list[Record]:
+    """Comparisons with ``over_images``, where runs say which images they recognised.
+
+    It is half the width of the 95 % interval of the difference over other images, paired by image and by
+    seed; the interval of the comparison itself is over other seeds.
+    """
+    right: dict[object, dict[int, NDArray[np.bool_]]] = {}
     for run in study.runs():
         if run.get("images") and run.get("diverged") is None:
             recognised = np.ones(run["images"], bool)
             recognised[run["missed"]] = False
             right.setdefault(run["label"], {})[run["tags"]["seed"]] = recognised
-    errors = []
-    for c in (c for question in table.questions for c in ask(question, table, rows)):
-        sides = right.get(c.run, {}), right.get(c.baseline, {})
-        if seeds := sorted(sides[0].keys() & sides[1].keys()):
-            pair = (np.stack([side[seed] for seed in seeds]) for side in sides)
-            errors.append(accuracy_difference(*pair).images_error)
-    if not errors:
-        return {}
-    return {
-        "what the images can tell": f"a difference, paired by image, has a standard error of "
-        f"{median(errors):.2f} points over the images (median over the comparisons), beside that over "
-        "the seeds"
-    }
+    found = []
+    for record in comparisons:
+        ours, theirs = (right.get(record[side], {}) for side in ("run", "baseline"))
+        if seeds := sorted(ours.keys() & theirs.keys()):
+            pair = (np.stack([side[seed] for seed in seeds]) for side in (ours, theirs))
+            record = {**record, "over_images": NORMAL * accuracy_difference(*pair).images_error}
+        found.append(record)
+    return found
 
 
 def measure_seeds(text: TextClaim, study: Measured) -> Result:
