@@ -89,6 +89,31 @@ def test_seeds_are_compared_in_pairs_with_the_first(tmp_path):
     ]
 
 
+def test_with_one_seed_runs_are_compared_image_by_image(tmp_path):
+    for name, missed in (("exact", [0, 1]), ("gap", [0, 1, 2, 3]), ("other", [0])):
+        folder = make_run(
+            tmp_path / name,
+            [100 * len(missed) / 8],
+            method=name,
+            config={"data": {"root": "elsewhere"}} if name == "other" else {},
+        )
+        (folder / "missed.json").write_text(f'{{"images": 8, "missed": {missed}}}')
+    page = runs_page([tmp_path / name for name in ("exact", "gap", "other")])
+    header, _, *found = rows(page, "Differences")
+    # The differences 0, 0, 100, 100, 0, 0, 0, 0 have a mean of 25 and a standard error of 16.37; other
+    # images cannot be paired.
+    assert header[3] == "over images"
+    assert [row[2:4] + row[5:] for row in found] == [["+25.00", "± 32.08", "1", "spread not known"]]
+    assert "picture" not in page.markdown().split("## Differences")[1].split("## ")[0]
+
+
+def test_a_damaged_list_of_missed_images_is_named(tmp_path):
+    folder = make_run(tmp_path / "a", [40.0])
+    (folder / "missed.json").write_text("{")
+    with pytest.raises(ValueError, match=r"missed\.json is corrupt"):
+        runs_page([folder])
+
+
 def test_spectra_and_timing_where_they_were_recorded(tmp_path):
     spectrum = [
         {"step": s, "epoch": 0, "pool": "pool", "condition_mean": 10.0**s, "eigenvalue_ratio": 2.0}

@@ -1,5 +1,7 @@
 """Trainings side by side; what `rootpool.jobs` promises is tested with it."""
 
+import json
+
 import pytest
 
 from rootpool.recipes import HYBRID, STANDALONE, SettingsError, merge, recipe
@@ -52,8 +54,11 @@ def test_a_hybrid_run_shares_its_first_stage_with_the_start_method(study):
 
 @pytest.mark.slow
 def test_a_result_says_which_images_were_missed(study):
-    for result in study[-1]:
+    folder, trials, _, results = study
+    for trial, result in zip(trials, results, strict=True):
         missed, images = result["missed"], result["images"]
+        noted = json.loads((folder / trial.key / "missed.json").read_text("utf-8"))
+        assert noted == {"images": images, "missed": missed}
         assert images > 0
         assert missed == sorted(set(missed) & set(range(images)))
         assert 100 * len(missed) / images == pytest.approx(result["curves"][-1]["val_error"])

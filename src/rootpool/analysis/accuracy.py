@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["AccuracyDifference", "accuracy_difference"]
+__all__ = ["AccuracyDifference", "accuracy_difference", "difference_by_seed", "recognised"]
+
+Right = NDArray[np.bool_]  # for each image, whether it was recognised
+_NORMAL = NormalDist().inv_cdf(0.975)  # standard errors to half of a 95 % interval; images are many
 
 
 @dataclass(frozen=True)
@@ -24,8 +29,13 @@ class AccuracyDifference:
         """Standard error of the difference over other images and other seeds."""
         return math.hypot(self.images_error, self.seeds_error)
 
+    @property
+    def images_reach(self) -> float:
+        """Half the width of the 95 % interval of the difference over other images."""
+        return _NORMAL * self.images_error
 
-def accuracy_difference(ours: NDArray[np.bool_], theirs: NDArray[np.bool_]) -> AccuracyDifference:
+
+def accuracy_difference(ours: Right, theirs: Right) -> AccuracyDifference:
     r"""Compare two classifiers by the images that they classify correctly, for the same seeds.
 
     With :math:`d_{si} \in \{-1, 0, 1\}` for seed s and image i the difference is their mean. The
@@ -48,6 +58,28 @@ def accuracy_difference(ours: NDArray[np.bool_], theirs: NDArray[np.bool_]) -> A
         )
     d = 100 * (ours.astype(float) - theirs)
     return AccuracyDifference(float(d.mean()), _error(d.mean(0)), _error(d.mean(1)))
+
+
+def recognised(images: int, missed: Sequence[int]) -> Right:
+    """Which of so many images were recognised, given those that were not.
+
+    >>> recognised(3, [1]).tolist()
+    [True, False, True]
+    """
+    right = np.ones(images, bool)
+    right[list(missed)] = False
+    return right
+
+
+def difference_by_seed(
+    ours: Mapping[int, Right], theirs: Mapping[int, Right]
+) -> AccuracyDifference | None:
+    """Compare two classifiers over the seeds that both have; None without one, or for other images."""
+    seeds = sorted(ours.keys() & theirs.keys())
+    if not seeds or len({len(side[seed]) for side in (ours, theirs) for seed in seeds}) > 1:
+        return None
+    first, second = (np.stack([side[seed] for seed in seeds]) for side in (ours, theirs))
+    return accuracy_difference(first, second)
 
 
 def _error(values: NDArray[np.float64]) -> float:

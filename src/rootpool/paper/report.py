@@ -28,6 +28,7 @@ from rootpool.report import (
     Text,
     anchor,
 )
+from rootpool.report.comparisons import half_width
 
 from .entries import ENTRIES
 from .entry import Elsewhere, Entry
@@ -224,7 +225,7 @@ def _comparisons(result: Result) -> list[Block]:
         if any("over_images" in record for record in records):
             names.insert(3, "over images")
             for row, record in zip(rows, records, strict=True):
-                row.insert(3, _half_width(record.get("over_images")))
+                row.insert(3, half_width(record.get("over_images")))
         tables.append(Table(names, rows, caption=question))
     return [Details("All comparisons", tables)] if tables else []
 
@@ -240,10 +241,6 @@ def _comparison(record: Record) -> list[Text | int | None]:
     run, baseline, seeds = (str(record[key]) for key in ("run", "baseline", "n"))
     judged = "" if record["judged"] else " (not in the paper's, not judged)"
     return [run, baseline, Number(mean, reach, "+.2f"), chance, seeds, word + judged]
-
-
-def _half_width(value: object) -> str | None:
-    return f"± {value:.2f}" if isinstance(value, float) else None
 
 
 def _command(names: Sequence[str], plan: Plan) -> str:

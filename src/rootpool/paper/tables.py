@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import NormalDist, stdev
+from statistics import stdev
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rootpool.analysis import Record
-from rootpool.analysis.accuracy import accuracy_difference
+from rootpool.analysis.accuracy import difference_by_seed, recognised
 
 from .judge import (
     Answer,
@@ -25,8 +25,6 @@ from .result import Result, verdict_of
 from .rows import cells_of, divergences, endings, settings_of, side_by_side
 
 __all__ = ["measure_errors", "measure_seeds"]
-
-NORMAL = NormalDist().inv_cdf(0.975)  # standard errors to half of a 95 % interval; images are many
 
 
 def measure_errors(table: Table, study: Measured) -> Result:
@@ -52,15 +50,13 @@ def _over_images(comparisons: Sequence[Record], study: Measured) -> list[Record]
     right: dict[object, dict[int, NDArray[np.bool_]]] = {}
     for run in study.runs():
         if run.get("images") and run.get("diverged") is None:
-            recognised = np.ones(run["images"], bool)
-            recognised[run["missed"]] = False
-            right.setdefault(run["label"], {})[run["tags"]["seed"]] = recognised
+            seeds = right.setdefault(run["label"], {})
+            seeds[run["tags"]["seed"]] = recognised(run["images"], run["missed"])
     found = []
     for record in comparisons:
         ours, theirs = (right.get(record[side], {}) for side in ("run", "baseline"))
-        if seeds := sorted(ours.keys() & theirs.keys()):
-            pair = (np.stack([side[seed] for seed in seeds]) for side in (ours, theirs))
-            record = {**record, "over_images": NORMAL * accuracy_difference(*pair).images_error}
+        if (difference := difference_by_seed(ours, theirs)) is not None:
+            record = {**record, "over_images": difference.images_reach}
         found.append(record)
     return found
 

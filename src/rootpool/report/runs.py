@@ -7,19 +7,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import yaml
+from numpy.typing import NDArray
 
-from rootpool.analysis.records import Record, read_records
+from rootpool.analysis.accuracy import recognised
+from rootpool.analysis.records import Record, read_json, read_records
 
 __all__ = ["RunFolder", "RunGroup", "group_runs", "read_run"]
 
 CONFIG, HISTORY, SPECTRUM, TIMING = "config.yaml", "history.csv", "spectrum.csv", "timing.csv"
+MISSED = "missed.json"
 LONGEST_LABEL = 60
 
 
 @dataclass(frozen=True)
 class RunFolder:
-    """One training: its settings by dotted key, and the records that it wrote."""
+    """One training: its settings by dotted key, and the records that it wrote.
+
+    ``right`` says for each validation image whether it was recognised; None if the run did not note that.
+    """
 
     folder: Path
     seed: int
@@ -27,6 +34,7 @@ class RunFolder:
     history: Sequence[Record]
     spectrum: Sequence[Record]
     timing: Sequence[Record]
+    right: NDArray[np.bool_] | None = None
 
 
 @dataclass(frozen=True)
@@ -82,7 +90,14 @@ def read_run(folder: str | Path) -> RunFolder:
     )
     if not history:
         raise ValueError(f"{folder}/{HISTORY} is empty: no epoch of this run is finished yet")
-    return RunFolder(folder, seed, settings, history, spectrum, timing)
+    return RunFolder(folder, seed, settings, history, spectrum, timing, _right(folder / MISSED))
+
+
+def _right(path: Path) -> NDArray[np.bool_] | None:
+    if not path.is_file():
+        return None
+    noted = read_json(path, "images", "missed")
+    return recognised(noted["images"], noted["missed"])
 
 
 def _read_yaml(path: Path) -> Mapping[str, Any]:

@@ -8,6 +8,10 @@ from pathlib import Path
 from statistics import fmean, median, stdev
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from rootpool.analysis.accuracy import difference_by_seed
 from rootpool.analysis.records import Record
 from rootpool.analysis.statistics import Comparison, compare
 
@@ -29,6 +33,7 @@ __all__ = ["runs_page"]
 
 ERROR, TRAIN_ERROR = "val_error", "train_error"
 FINAL, BEST = "final validation error, %", "best validation error, %"
+IMAGES = ("data.root", "data.hold_out", "data.val_share")  # what decides on the validation images
 MOST_LINES = 6  # in one plot; more runs get panels
 SPECTRA = {
     "condition_mean": "Condition number of the covariances, mean over a batch.",
@@ -39,8 +44,8 @@ SPECTRA = {
 def runs_page(folders: Sequence[str | Path], title: str = "Report of training runs") -> Page:
     """A report of the runs in some folders.
 
-    Runs that differ only in their seed are shown together. If the groups share two or more seeds, each is
-    compared with the first in pairs of the same seed.
+    Runs that differ only in their seed are shown together. Each group is compared with the first in pairs of
+    the same seed, if they share two or more; with one, image by image, if both noted which they missed.
 
     Args:
         folders: as ``rootpool train`` wrote them; the others are compared with the first.
@@ -145,18 +150,29 @@ def _comparisons(groups: Sequence[RunGroup]) -> list[Block]:
         group.label: {r["seed"] for r in finals if r["run"] == group.label} for group in groups
     }
     first = groups[0].label
-    pairs = [(g.label, first) for g in groups[1:] if len(seeds[g.label] & seeds[first]) > 1]
+    shared = {g.label: len(seeds[g.label] & seeds[first]) for g in groups[1:]}
+    over_images = _over_images(groups)
+    # One seed has no spread over seeds, but it has one over images.
+    pairs = [(run, first) for run, n in shared.items() if n > 1 or (n == 1 and run in over_images)]
     if not pairs:
         return []
     comparisons = compare(finals, pairs, ERROR)
-    return [
+    text = (
+        f"Final validation errors minus those of {first} with the same seed. An interval covers the mean "
+        "difference over other seeds with 95 % confidence (Student's t); p-values are corrected for the "
+        "number of comparisons (Holm)."
+    )
+    if over_images:
+        text += " The interval over images, paired by image, is for these seeds and other images."
+    blocks: list[Block] = [
         Heading("Differences"),
-        Paragraph(
-            f"Final validation errors minus those of {first} with the same seed. An interval covers the "
-            "mean difference with 95 % confidence (Student's t); p-values are corrected for the number "
-            "of comparisons (Holm)."
-        ),
-        comparison_table(comparisons),
+        Paragraph(text),
+        comparison_table(comparisons, over_images=over_images),
+    ]
+    if max(shared.values()) == 1:
+        return blocks
+    return [
+        *blocks,
         Picture.of(
             paired_differences,
             _rows(comparisons, groups),
@@ -165,6 +181,18 @@ def _comparisons(groups: Sequence[RunGroup]) -> list[Block]:
         ),
         Picture.of(dots_with_spread, finals, alt="Final validation error of every run and seed"),
     ]
+
+
+def _over_images(groups: Sequence[RunGroup]) -> dict[str, float]:
+    """By label, how far the difference to the first group reaches over other images; where that is known."""
+    first, *others = groups
+    same = [g for g in others if all(g.settings.get(k) == first.settings.get(k) for k in IMAGES)]
+    found = ((g.label, difference_by_seed(_right(g), _right(first))) for g in same)
+    return {label: d.images_reach for label, d in found if d is not None}
+
+
+def _right(group: RunGroup) -> dict[int, NDArray[np.bool_]]:
+    return {run.seed: run.right for run in group.runs if run.right is not None}
 
 
 def _rows(comparisons: Sequence[Comparison], groups: Sequence[RunGroup]) -> list[Record]:

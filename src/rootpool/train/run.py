@@ -38,6 +38,7 @@ from .failures import explained_deaths
 from .hybrid import HybridProtocol
 from .logs import make_loggers
 from .memory import freed_memory_kept
+from .missed import MissedImages
 from .module import PooledTraining
 from .nonfinite import NonFiniteGuard
 from .progress import watching
@@ -141,7 +142,8 @@ def prepare(
     """Build data, network and trainer from the effective configuration.
 
     The folder ``output`` gets ``config.yaml``, ``history.csv`` and ``timing.csv`` (one row per epoch),
-    ``spectrum.csv`` when that is measured, TensorBoard's events, ``last.ckpt`` and ``best.ckpt``.
+    ``missed.json`` (the images that were not recognised last), ``spectrum.csv`` when that is measured,
+    TensorBoard's events, ``last.ckpt`` and ``best.ckpt``.
 
     Raises:
         SettingsError: when the folder holds another run, and neither ``resume`` nor a new name is given;
@@ -196,6 +198,12 @@ class RecordFiles(Checkpoint):
             write_records(monitor.records, self.output / "spectrum.csv")
 
 
+def missed_images(trainer: pl.Trainer) -> MissedImages:
+    """What notes the images that were not recognised."""
+    callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
+    return next(callback for callback in callbacks if isinstance(callback, MissedImages))
+
+
 def monitors(trainer: pl.Trainer) -> list[SpectrumMonitor]:
     """The spectrum monitors of a trainer."""
     callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
@@ -227,6 +235,7 @@ def _callbacks(settings: Namespace, output: Path) -> list[Callback]:
         save(ModelCheckpoint, "best", monitor="val_error", save_on_train_epoch_end=True),
         save(ModelCheckpoint, name, every_n_epochs=1, save_on_train_epoch_end=True),
         RecordFiles(output),
+        MissedImages(output / "missed.json"),
         EpochTimer(output / "timing.csv"),
     ]
     if settings.save_every:

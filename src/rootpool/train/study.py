@@ -23,7 +23,7 @@ from rootpool.recipes import merge
 
 from .hybrid import HybridSchedule
 from .nonfinite import NonFiniteError
-from .run import LAST, Run, fill_cache, monitors, prepare
+from .run import LAST, Run, fill_cache, missed_images, monitors, prepare
 from .settings import resolve
 
 __all__ = ["Event", "Trial", "run_trials"]
@@ -139,13 +139,12 @@ def _job(trial: Trial, first: Trial | None) -> Job:
 def _train(trial: Trial, first: str | None, folder: Path, report: Report) -> str:
     """Train one trial to its end, from its own last checkpoint or else from that of its first stage."""
     started = time.perf_counter()
-    missed = _Missed()
     run = prepare(
         resolve(trial.config),
         folder,
         resume=True,
         progress=False,
-        callbacks=[_Reporter(report), missed],
+        callbacks=[_Reporter(report)],
     )
     beginning = None if first is None else folder.parent / first / LAST
     diverged = _fit(run, run.last if run.last.is_file() else beginning)
@@ -157,7 +156,7 @@ def _train(trial: Trial, first: str | None, folder: Path, report: Report) -> str
         "spectrum": [record for monitor in monitors(run.trainer) for record in monitor.records],
         "classes": len(run.data.splits.classes),
         "diverged": diverged,
-        **missed.state_dict(),
+        **missed_images(run.trainer).state_dict(),
     }
     return to_json(result)
 
@@ -180,34 +179,3 @@ class _Reporter(pl.Callback):
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         metrics = {name: float(v) for name, v in trainer.callback_metrics.items() if v.numel() == 1}
         self.report({"epoch": trainer.current_epoch, **metrics})
-
-
-class _Missed(pl.Callback):
-    """Which images of the last validation were taken for something else, by their place among all.
-
-    It is in the checkpoints, because a run that was killed at its end does not validate again.
-    """
-
-    def __init__(self) -> None:
-        self.images = 0
-        self.missed: list[int] = []
-
-    def on_validation_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        if not trainer.sanity_checking:
-            self.images, self.missed = 0, []
-
-    def on_validation_batch_end(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, *_: int
-    ) -> None:
-        if trainer.sanity_checking:  # a few batches, before a run goes on
-            return
-        labels = batch[1]
-        wrong = (pl_module.predicted != labels).nonzero().flatten()
-        self.missed += (wrong + self.images).tolist()
-        self.images += len(labels)
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"images": self.images, "missed": self.missed}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self.images, self.missed = state_dict["images"], state_dict["missed"]

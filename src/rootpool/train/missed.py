@@ -1,0 +1,55 @@
+"""Which validation images a network did not recognise, so that runs can be compared image by image."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as pl
+
+from rootpool.files import write_atomically
+
+__all__ = ["MissedImages"]
+
+
+class MissedImages(pl.Callback):
+    """Notes which images of the last validation were taken for something else, by their place among all.
+
+    The file has ``images``, how many there were, and ``missed``. Both are in the checkpoints too, because a
+    run that was killed at its end does not validate again. With several devices each sees a part of the
+    images, and nothing is noted.
+
+    Args:
+        path: of the file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.images = 0
+        self.missed: list[int] = []
+
+    def on_validation_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        if not trainer.sanity_checking:
+            self.images, self.missed = 0, []
+
+    def on_validation_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, *_: int
+    ) -> None:
+        # A sanity check sees a few batches, before a run goes on.
+        if trainer.sanity_checking or trainer.world_size > 1:
+            return
+        labels = batch[1]
+        wrong = (pl_module.predicted != labels).nonzero().flatten()
+        self.missed += (wrong + self.images).tolist()
+        self.images += len(labels)
+
+    def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        if self.images and not trainer.sanity_checking:
+            write_atomically(self.path, json.dumps(self.state_dict()) + "\n")
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"images": self.images, "missed": self.missed}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.images, self.missed = state_dict["images"], state_dict["missed"]
