@@ -13,7 +13,8 @@ from pathlib import Path
 from rootpool.linalg import RULES
 from rootpool.nn import METHODS
 from rootpool.paper.entries import ENTRIES
-from rootpool.paper.recorded import recorded_verdicts
+from rootpool.paper.plan import MINIATURES
+from rootpool.paper.recorded import NETWORKS, NOT_MEASURED, recorded_verdicts
 from rootpool.paper.report import MARKS
 from rootpool.report import anchor
 from rootpool.train.data import LAYOUTS
@@ -83,16 +84,22 @@ def birds() -> str:
 
 
 def paper() -> str:
-    """Our verdicts on figures, tables and text of the paper, with a column per network."""
+    """Our verdicts on figures, tables and text of the paper, with a column per miniature.
+
+    What a miniature does not measure has the verdict of another network, and a link to its page.
+    """
     entries = [entry for entry in ENTRIES.values() if entry.kind != "theory"]
-    networks = list(dict.fromkeys(n for e in entries for n in recorded_verdicts(e.name)))
-    lines = [f"| entry | claim | {' | '.join(networks)} |", "|---" * (2 + len(networks)) + "|"]
+    columns = [NETWORKS[family] for family in MINIATURES]
+    lines = [f"| entry | claim | {' | '.join(columns)} |", "|---" * (2 + len(columns)) + "|"]
     for entry in entries:
         found = recorded_verdicts(entry.name)
-        words = (found.get(network) for network in networks)
-        cells = " | ".join("–" if word is None else f"{MARKS[word]} {word}" for word in words)
-        link = f"[{entry.title}](docs/paper.md#{anchor(entry.title)})"
-        lines.append(f"| {link} | {entry.claim} | {cells} |")
+        elsewhere = {n: w for n, w in found.items() if n not in columns and w != NOT_MEASURED}
+        cells, page = [f"{MARKS[found[n]]} {found[n]}" for n in columns], "paper"
+        if elsewhere and {found[n] for n in columns} == {NOT_MEASURED}:
+            (network, word), *_ = elsewhere.items()
+            cells, page = [f"{MARKS[word]} {word} ({network})", ""], "paper-birds"
+        link = f"[{entry.title}](docs/{page}.md#{anchor(entry.title)})"
+        lines.append(f"| {link} | {entry.claim} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 

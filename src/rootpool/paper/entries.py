@@ -252,7 +252,12 @@ for _entry in (
     _trained(
         "table:fgvc",
         measure_errors,
-        pictures.chain(pictures.endings("Final error of each run and seed."), pictures.comparisons),
+        pictures.chain(
+            pictures.endings("Final error of each run and seed."),
+            pictures.curves("train_error", "Training error of each method."),
+            pictures.curves("val_error", "Error on the test images of each method."),
+            pictures.comparisons,
+        ),
         _with_averages,
         suits=lambda plan: plan.stands_for in FINE_GRAINED,
         elsewhere=FINE_TUNED,

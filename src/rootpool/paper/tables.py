@@ -22,7 +22,7 @@ from .judge import (
 from .plan import Measured
 from .published import Table, TextClaim, load_published
 from .result import Result, verdict_of
-from .rows import cells_of, divergences, endings, settings_of, side_by_side
+from .rows import cells_of, curve_records, divergences, endings, settings_of, side_by_side
 
 __all__ = ["measure_errors", "measure_seeds"]
 
@@ -34,8 +34,14 @@ def measure_errors(table: Table, study: Measured) -> Result:
         table,
         answers_from_runs(table, rows),
         side_by_side(table, cells_of(table, study)),
-        {**settings_of(study.plan), **resolution(table, rows), **divergences(rows)},
+        {
+            **settings_of(study.plan),
+            **resolution(table, rows),
+            **divergences(rows),
+            **_photographs(study),
+        },
         runs=rows,
+        curves=curve_records(study.runs()),
         comparisons=_over_images(comparison_records(table, rows), study),
         beside=answers_beside(table, rows),
     )
@@ -59,6 +65,18 @@ def _over_images(comparisons: Sequence[Record], study: Measured) -> list[Record]
             record = {**record, "over_images": difference.images_reach}
         found.append(record)
     return found
+
+
+def _photographs(study: Measured) -> Record:
+    """How to look at what the best run takes for what, as a setting; embedded images are not worth it."""
+    if study.plan.miniature:
+        return {}
+    ends = zip(endings(study.runs()), study.trials, strict=True)
+    best, trial = min(ends, key=lambda end: end[0]["val_error"])
+    return {
+        "photographs": f"rootpool evaluate {study.folder / trial.key} --output evaluation shows what is "
+        f"confused with what, and why, by the best run ({best['run']}, seed {best['seed']})"
+    }
 
 
 def measure_seeds(text: TextClaim, study: Measured) -> Result:
