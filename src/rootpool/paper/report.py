@@ -221,12 +221,15 @@ def _comparisons(result: Result) -> list[Block]:
     tables: list[Block] = []
     for question, records in found.items():
         rows = [_comparison(record) for record in records]
-        names = list(headers)
+        names, caption = list(headers), question
         if any("over_images" in record for record in records):
             names.insert(3, "over images")
+            caption += (
+                " Intervals (95 %) of differences: over other seeds, and paired over other images."
+            )
             for row, record in zip(rows, records, strict=True):
                 row.insert(3, half_width(record.get("over_images")))
-        tables.append(Table(names, rows, caption=question))
+        tables.append(Table(names, rows, caption))
     return [Details("All comparisons", tables)] if tables else []
 
 
