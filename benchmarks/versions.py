@@ -36,7 +36,7 @@ MATRICES = (
     (16, 256),
     (4096, 3),
 )
-TURNS, SECONDS = 4, 0.3
+TURNS, SECONDS = 6, 0.3
 
 
 def covariances(batch: int, n: int) -> torch.Tensor:
@@ -139,12 +139,12 @@ def source_of(commit: str | None, folder: Path) -> Path:
     return place / "src"
 
 
-def compare(before: str, after: str | None) -> None:
-    """Print a table of all cases."""
+def compare(before: str, after: str | None, chosen: str) -> None:
+    """Print a table of the cases whose name has the chosen text in it."""
     with tempfile.TemporaryDirectory() as folder:
         versions = [Version(source_of(commit, Path(folder))) for commit in (before, after)]
         rows = []
-        for case in cases():
+        for case in (case for case in cases() if chosen in case):
             best = [float("inf")] * 2
             for _ in range(TURNS):
                 best = [min(b, v.seconds(case)) for b, v in zip(best, versions, strict=True)]
@@ -161,6 +161,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("before", nargs="?", help="a commit")
     parser.add_argument("after", nargs="?", help="another commit (default: the working tree)")
+    parser.add_argument("--cases", default="", help="only those with this text in their name")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
@@ -168,4 +169,4 @@ if __name__ == "__main__":
     elif options.before is None:
         parser.error("name the commit to compare with")
     else:
-        compare(options.before, options.after)
+        compare(options.before, options.after, options.cases)

@@ -1,11 +1,14 @@
 """Tiny matrices in large batches: as accurate as LAPACK, whatever the scale and the company."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 import matrices
-from rootpool.linalg import eigh, sqrtm
-from rootpool.linalg.jacobi import LEAST_BATCH, is_tiny, jacobi_eigh
+from rootpool.linalg import decompose, eigh, sqrtm
+from rootpool.linalg.jacobi import CHUNK, LEAST_BATCH, MOST_THREADS, is_tiny, jacobi_eigh
+from rootpool.linalg.parallel import run_pieces
 from tolerances import allowed
 
 SIDES = pytest.mark.parametrize("n", LEAST_BATCH)
@@ -55,9 +58,13 @@ def test_the_lower_triangle_is_read():
     assert torch.allclose(lam, torch.linalg.eigvalsh(A))
 
 
+@pytest.mark.cpu
 @SIDES
-def test_large_batches_take_this_way_and_agree_with_the_other(n):
+def test_large_batches_take_this_way_and_agree_with_the_other(n, threads):
     A = matrices.random_symmetric(LEAST_BATCH[n] + 1, n, n)
+    threads(MOST_THREADS[n] + 1)
+    assert not is_tiny(A)
+    threads(MOST_THREADS[n])
     assert is_tiny(A)
     assert not is_tiny(A[:9])
     lam, U = eigh(A)
@@ -65,6 +72,33 @@ def test_large_batches_take_this_way_and_agree_with_the_other(n):
     assert torch.allclose(lam, torch.linalg.eigvalsh(A), atol=1e-13)
     assert torch.allclose(lam[5], alone.eigenvalues, atol=1e-13)
     assert torch.allclose((U * lam.unsqueeze(-2)) @ U.mT, A, atol=1e-13)
+
+
+@pytest.mark.cpu
+def test_a_batch_is_cut_only_where_each_piece_is_worth_a_thread(threads, monkeypatch):
+    threads(2)
+    sizes = []
+
+    def counted(A):
+        sizes.append(len(A))
+        return jacobi_eigh(A)
+
+    monkeypatch.setattr(decompose, "JACOBI", replace(decompose.JACOBI, run=counted))
+    for batch, expected in ((2 * CHUNK - 1, [2 * CHUNK - 1]), (2 * CHUNK, [CHUNK, CHUNK])):
+        sizes.clear()
+        A = matrices.random_symmetric(batch, 2, 2)
+        lam = eigh(A).eigenvalues
+        assert sizes == expected
+        assert torch.allclose(lam, torch.linalg.eigvalsh(A), atol=1e-13)
+
+
+@pytest.mark.cpu
+def test_a_worker_leaves_pieces_to_lapack(threads):
+    threads(2)
+    A = matrices.random_symmetric(LEAST_BATCH[2], 2, 2)
+    answers = []
+    run_pieces(lambda piece: answers.append(is_tiny(A)), [0, 1, 2])
+    assert answers == [False, False]
 
 
 def test_gradients_errors_and_broken_matrices_are_as_elsewhere():

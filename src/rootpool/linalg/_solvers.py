@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from .jacobi import is_tiny, jacobi_eigh
+from .jacobi import CHUNK, jacobi_eigh
 
-__all__ = ["EIGH", "SVD", "Factors", "Solver"]
+__all__ = ["EIGH", "JACOBI", "SVD", "Factors", "Solver"]
 
 Factors = tuple[Tensor, ...]
 
@@ -24,6 +24,7 @@ class Solver:
     allocate: Callable[[Tensor], Factors]
     reads: Callable[[Tensor], Tensor]  # the part of A that the routine looks at
     ladder: Callable[[Tensor], Iterator[Callable[[], Factors]]]
+    least_piece: int = 1  # matrices that a worker must have to be worth it
 
 
 def _column_major(A: Tensor, rows: int, columns: int) -> Tensor:
@@ -103,8 +104,10 @@ def _svd_solver(full_matrices: bool) -> Solver:
 
 
 def _eigh(A: Tensor) -> Factors:
-    return jacobi_eigh(A) if is_tiny(A) else torch.linalg.eigh(A)
+    lam, U = torch.linalg.eigh(A)
+    return lam, U
 
 
 EIGH = Solver("eigh", _eigh, _allocate_eigh, torch.tril, _eigh_ladder)
+JACOBI = replace(EIGH, run=jacobi_eigh, least_piece=CHUNK)
 SVD = {full: _svd_solver(full) for full in (False, True)}

@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 from torch.linalg import LinAlgError
 
-from ._solvers import EIGH, SVD, Factors, Solver
+from ._solvers import EIGH, JACOBI, SVD, Factors, Solver
 from .checks import checks_enabled, first_index, is_finite, is_plain, name_item, raise_not_finite
+from .jacobi import is_tiny
 from .parallel import count_pieces, even_cuts, run_pieces, with_batch
 
 __all__ = ["eigh_forward", "roundoff", "svd_forward"]
@@ -65,7 +66,10 @@ def _solve_by_ladder(solver: Solver, A: Tensor, name: str, caller: str) -> Facto
 def _solve(solver: Solver, A: Tensor, caller: str) -> Factors:
     """Decompose a batch ``(..., m, n)``; raise for input that is not finite."""
     *lead, m, n = A.shape
-    pieces, checked = count_pieces(math.prod(lead), max(m, n), A.device), checks_enabled()
+    batch, checked = math.prod(lead), checks_enabled()
+    pieces = count_pieces(batch, max(m, n), A.device)
+    if solver.least_piece > 1:
+        pieces = min(pieces, batch // solver.least_piece) if batch >= 2 * solver.least_piece else 0
     if pieces == 0 and (not checked or is_finite(A)):
         factors = _solve_directly(solver, A, checked)
         if factors is not None:
@@ -210,7 +214,7 @@ def _eigh(
     eps = eps or torch.finfo(A.dtype).eps
     if domain != "triangle" and checks_enabled():
         _check_symmetric(moved, caller, eps)
-    lam, U = _solve(EIGH, moved, caller)
+    lam, U = _solve(JACOBI if is_tiny(moved) else EIGH, moved, caller)
     # Without checks, negative ones stay and become NaN.
     if domain == "nonnegative" or (domain == "positive" and checks_enabled()):
         lam = _without_roundoff(lam, domain, caller, eps)

@@ -15,6 +15,8 @@ import itertools
 import torch
 from torch import Tensor
 
+from .parallel import in_worker
+
 __all__ = ["is_tiny", "jacobi_eigh"]
 
 # From how many matrices on it is faster than LAPACK, by side, in both precisions, on one thread of an AMD
@@ -22,14 +24,22 @@ __all__ = ["is_tiny", "jacobi_eigh"]
 # it costs is the start of some hundred operators, so faster cores move these numbers less than one would
 # think. The table is in benchmarks/eigh.py, also with the backward, which is the same for both.
 LEAST_BATCH = {2: 1024, 3: 2048, 4: 4096}
-CHUNK = 8192  # matrices at a time: their entries, one by one, fit into a cache
+# With more threads than these LAPACK is faster, whose threads do not wait for each other: the many short
+# operators here do, in Python. (Two threads with 2048 matrices each took twice as long as one with all.)
+MOST_THREADS = {2: 2, 3: 2, 4: 1}
+CHUNK = 8192  # matrices at a time: their entries, one by one, fit into a cache; less is no work for a thread
 SWEEPS = 12  # four to six suffice; the convergence is quadratic
 
 
 def is_tiny(A: Tensor) -> bool:
-    """Whether :func:`jacobi_eigh` is the faster way for this batch ``(..., n, n)``, on the CPU."""
+    """Whether :func:`jacobi_eigh` is the faster way for this batch ``(..., n, n)``, on the CPU.
+
+    Never for a piece of a batch in a worker: the batch as a whole has been asked before.
+    """
     n = A.shape[-1]
-    return n in LEAST_BATCH and A.numel() >= LEAST_BATCH[n] * n * n and A.device.type == "cpu"
+    if n not in LEAST_BATCH or A.numel() < LEAST_BATCH[n] * n * n or A.device.type != "cpu":
+        return False
+    return torch.get_num_threads() <= MOST_THREADS[n] and not in_worker()
 
 
 def jacobi_eigh(A: Tensor) -> tuple[Tensor, Tensor]:

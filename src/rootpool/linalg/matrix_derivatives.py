@@ -47,6 +47,7 @@ from .differentiation import (
     remember,
     stand_in,
 )
+from .jacobi import is_tiny
 from .parallel import batchwise
 from .precision import without_autocast
 from .rules import Rule
@@ -91,7 +92,7 @@ def evaluate(
         check_range(F, caller)
         return F, lam, U
 
-    if not is_plain(A) or solver_device is not None:
+    if not is_plain(A) or solver_device is not None or is_tiny(A):
         return work(A)
     F, lam, U = batchwise(work, A, trailing=[2])
     return F, lam, U

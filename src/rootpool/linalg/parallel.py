@@ -22,7 +22,7 @@ from torch.linalg import LinAlgError
 from ._private import interpreter_exits, observed_by_modes
 from ._threads import compute_with, default_kept, one_thread
 
-__all__ = ["batchwise", "count_pieces", "even_cuts", "run_pieces", "with_batch"]
+__all__ = ["batchwise", "count_pieces", "even_cuts", "in_worker", "run_pieces", "with_batch"]
 
 # LAPACK needs some 60 ns per entry, nearly whatever the size of the matrices; handing work to another
 # thread costs 0.1 ms: a piece of less than a millisecond does not pay.
@@ -111,6 +111,11 @@ def count_pieces(batch: int, side: int, device: torch.device, effort: float = 1.
     return max(pieces, min(batch, workers))
 
 
+def in_worker() -> bool:
+    """Whether this thread is one of the workers."""
+    return getattr(_POOL.here, "is_worker", False)
+
+
 def run_pieces(work: Callable[[slice], None], cuts: Sequence[int]) -> None:
     """Call ``work`` on the slices between successive ``cuts``, in single-threaded workers.
 
@@ -135,7 +140,7 @@ def run_pieces(work: Callable[[slice], None], cuts: Sequence[int]) -> None:
                     return
                 work(piece)
 
-    if threads == 1 or getattr(_POOL.here, "is_worker", False) or observed_by_modes():
+    if threads == 1 or in_worker() or observed_by_modes():
         task()
         return
     futures: list[Future[None]] = []

@@ -152,10 +152,10 @@ def _beside(
     others = [m for m in others if m not in (*source.trained, AVERAGE)]
 
     def members(name: str) -> list[str]:
-        return [name] if name in source.methods else others
+        return [name] if name in source.trained else others
 
     named = [q.get("method") for q in (question.first, *question.against)]
-    if all(name is None or name in source.methods for name in named):
+    if all(name is None or name in source.trained for name in named):
         return []  # the question is about certain methods, not about a group
     return compare(rows, question.pairs(rows, members), question.value)
 

@@ -123,9 +123,11 @@ class Source:
         return self.methods
 
     def members(self, name: str) -> list[str]:
-        """The methods here that a name of a method or of a group stands for."""
-        group = load_published().groups.get(name, (name,))
-        return [method for method in self.methods if method in group]
+        """The methods here that a name of a group stands for, or of a method, which may have no numbers."""
+        groups = load_published().groups
+        if name in groups:
+            return [method for method in self.methods if method in groups[name]]
+        return [name] if name in self.trained else []
 
 
 @dataclass(frozen=True)

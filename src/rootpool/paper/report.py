@@ -96,10 +96,11 @@ def _theory_cover() -> Cover:
 
 def _paper_cover(results: Mapping[str, Result | None], plan: Plan) -> Cover:
     paper = load_published().source
+    part = "every table and figure" if len(results) == len(ENTRIES) else "a part of it"
     return Cover(
         "The paper, measured",
-        f"{paper['title']} ({paper['authors']}, {paper['venue']}): every table and figure, with what it "
-        "prints, what was measured here, and whether that supports its claim.",
+        f"{paper['title']} ({paper['authors']}, {paper['venue']}): {part}, with what it prints, what was "
+        "measured here, and whether that supports its claim.",
         _command(list(results), plan),
         [_scale(plan), Paragraph(("The paper: ", Link(paper["url"], paper["url"])))],
     )
