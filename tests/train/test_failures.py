@@ -36,7 +36,7 @@ def test_a_loading_process_that_dies(tmp_path):
     config = merge(CONFIG, {"data": {"workers": 1}})
     killer = KillWorker(7)
     with pytest.raises(
-        ChildProcessError, match=r"loads images has died \(DataLoader worker .*--res"
+        ChildProcessError, match=r"loads images has died \(DataLoader worker.*--res"
     ):
         run(tmp_path, config=config, callbacks=[killer])
     assert time.monotonic() - killer.moment < SECONDS
