@@ -112,7 +112,7 @@ def test_fine_grained_accuracies(tmp_path, family):
     assert verdicts(result) == [
         YES,
         YES,
-    ]  # SVD-TopN, for which the paper prints no number, is no accurate root
+    ]  # SVD-TopN, for which the paper prints no number, is not among the roots
     cells = {(r["row"], r["column"]): r["measured"] for r in result.records if "measured" in r}
     mean_of_seeds = 2
     assert cells["SVD-Pade", "Birds final"] == pytest.approx(100 - 13 - mean_of_seeds, abs=0.2)

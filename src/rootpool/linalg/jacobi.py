@@ -27,7 +27,7 @@ LEAST_BATCH = {2: 1024, 3: 2048, 4: 4096}
 # With more threads than these LAPACK is faster, whose threads do not wait for each other: the many short
 # operators here do, in Python. (Two threads with 2048 matrices each took twice as long as one with all.)
 MOST_THREADS = {2: 2, 3: 2, 4: 1}
-CHUNK = 8192  # matrices at a time: their entries, one by one, fit into a cache; less is no work for a thread
+CHUNK = 8192  # matrices at a time: their entries fit into a cache, and fewer are not worth a thread
 SWEEPS = 12  # four to six suffice; the convergence is quadratic
 
 
