@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -10,11 +12,13 @@ if TYPE_CHECKING:  # rich comes with the extra "train" only
 
 __all__ = ["Display"]
 
+LINE_EVERY = 60.0  # seconds, where nobody sees the bar
+
 
 class Display:
     """A progress bar with whatever is put below it; use it in a ``with`` statement.
 
-    Without a terminal, only the last state is printed.
+    Without a terminal, such as in the log of ``nohup``, there is a line every minute, and the last state.
 
     Args:
         title: what is going on.
@@ -48,6 +52,7 @@ class Display:
         self._task = self._bar.add_task("", total=total, title=title)
         chosen = Console(quiet=True) if quiet else console
         self._live = Live(self._bar, console=chosen, refresh_per_second=4)
+        self._last_line = time.monotonic()
 
     def __enter__(self) -> Display:
         self._live.start()
@@ -73,3 +78,16 @@ class Display:
 
         self._bar.update(self._task, completed=done, description=about)
         self._live.update(self._bar if below is None else Group(self._bar, below))
+        self._write_line()
+
+    def _write_line(self) -> None:
+        """How far it is, if there is no bar to see and the last line is long ago."""
+        console, now = self._live.console, time.monotonic()
+        if console.is_terminal or console.is_jupyter or now - self._last_line < LINE_EVERY:
+            return
+        self._last_line = now
+        task = self._bar.tasks[self._task]
+        parts = [f"{task.fields['title']}: {task.percentage:.0f} %"]
+        if task.time_remaining is not None:
+            parts.append(f"{timedelta(seconds=task.time_remaining)} left")
+        console.print(", ".join([*parts, *filter(None, [task.description])]))
