@@ -1,11 +1,11 @@
-"""Error message for an unknown name, with close matches."""
+"""Names in error messages: those that may have been meant, and the first of many."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-__all__ = ["unknown_name"]
+__all__ = ["some_names", "unknown_name"]
 
 FEW = 12  # names that an error can list
 
@@ -35,6 +35,16 @@ def unknown_name(what: str, name: str, known: Iterable[str], listed: str = "") -
     if not near and not listed and len(known) <= FEW:
         hint = f"; known are {', '.join(known)}"
     return f"unknown {what} {name!r}{hint}" + (f" (all of them: {listed})" if listed else "")
+
+
+def some_names(names: Sequence[str]) -> str:
+    """Up to ten names, and how many more.
+
+    >>> some_names([]), some_names("abcdefghijklm")
+    ('none', 'a, b, c, d, e, f, g, h, i, j and 3 more')
+    """
+    more = f" and {len(names) - 10} more" if len(names) > 10 else ""
+    return (", ".join(names[:10]) or "none") + more
 
 
 def _last_part(name: str) -> str:

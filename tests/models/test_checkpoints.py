@@ -134,6 +134,14 @@ def test_unmatched_names_are_listed_and_nothing_is_loaded(tmp_path):
     assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
 
 
+def test_of_another_network_some_names_are_listed(tmp_path):
+    path = tmp_path / "other.safetensors"
+    save_file({f"backbone.{k}": torch.zeros(1) for k in range(300)}, path)
+    with pytest.raises(ValueError, match="and 290 more") as raised:
+        load_checkpoint(path, create_model("patchnet", "exact", 4))
+    assert len(str(raised.value)) < 1000
+
+
 @pytest.mark.parametrize("zipped", [True, False])
 def test_pickled_code_is_refused_and_not_executed(tmp_path, zipped):
     marker, path = tmp_path / "executed", tmp_path / "evil.pth"

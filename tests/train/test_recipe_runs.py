@@ -26,11 +26,20 @@ CASES = [(f, p) for f, family in families().items() for p in (STANDALONE, *famil
 
 @pytest.fixture(scope="module")
 def pretrained(tmp_path_factory):
-    """Weights to fine-tune, of other classes."""
-    path = tmp_path_factory.mktemp("weights") / "resnet50.safetensors"
-    network = create_model("paper/resnet50", "isqrt-cov", num_classes=5, reduction=REDUCTION)
-    save_checkpoint(network, path)
-    return path
+    """Weights of other classes to fine-tune, for the network of a configuration."""
+    folder = tmp_path_factory.mktemp("weights")
+
+    def saved(model):
+        path = folder / f"{model['backbone'].replace('/', '-')}.safetensors"
+        if not path.exists():
+            options = model.get("backbone_options", {})
+            save_checkpoint(
+                create_model(model["backbone"], "isqrt-cov", 5, reduction=REDUCTION, **options),
+                path,
+            )
+        return str(path)
+
+    return saved
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +59,7 @@ def test_a_step_of_every_family_and_protocol(family, protocol, tmp_path, pretrai
         sizes = {"root": str(data), "resize": pixels, "crop": pixels}
         config = merge(config, {"data": sizes})
     if "--weights" in made.needs:
-        config = merge(config, {"model": {"weights": str(pretrained)}})
+        config = merge(config, {"model": {"weights": pretrained(config["model"])}})
     run = prepare(resolve(config), tmp_path / "run", progress=False)
     before = run.module.model.classifier.state_dict()
     before = {key: value.clone() for key, value in before.items()}

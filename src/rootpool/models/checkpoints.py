@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from rootpool.nn import Method
+from rootpool.unknown import some_names
 
 from .classifier import PooledClassifier
 from .factory import create_model
@@ -194,7 +195,7 @@ def check_fit(expected: Mapping[str, Tensor], tensors: Mapping[str, Tensor], pat
         ],
     }
     if any(problems.values()):
-        lists = [f"{what}: {', '.join(keys)}" for what, keys in problems.items() if keys]
+        lists = [f"{what}: {some_names(keys)}" for what, keys in problems.items() if keys]
         raise ValueError(f"{path} does not fit the network. " + "; ".join(lists))
 
 

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from rootpool.unknown import some_names
+
 from .files import ON_BAD_IMAGE
 from .flat import is_flat, read_flat
 from .pixels import HeldImages, read_cifar10
@@ -153,8 +155,7 @@ def _nothing_recognised(root: Path) -> str:
         ]
         lines.append(f"  {layout.name}: no {', no '.join(missing)}")
     entries = sorted(entry.name + "/" * entry.is_dir() for entry in root.iterdir())
-    more = f" and {len(entries) - 10} more" if len(entries) > 10 else ""
-    lines.append(f"found {', '.join(entries[:10]) or 'an empty folder'}{more}")
+    lines.append(f"found {some_names(entries) if entries else 'an empty folder'}")
     below = [entry for entry in sorted(root.iterdir()) if entry.is_dir() and _matches(entry)]
     lines += [f"try {entry}, which is {_matches(entry)[0][0].name}" for entry in below]
     return "\n".join(lines)

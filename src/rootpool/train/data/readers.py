@@ -11,6 +11,8 @@ import numpy as np
 from scipy.io import loadmat
 from torchvision.datasets.folder import IMG_EXTENSIONS, make_dataset
 
+from rootpool.unknown import some_names
+
 from .files import ImageFiles, Sample, without_bad_images
 from .splits import LabelledImages, Transform
 
@@ -47,8 +49,8 @@ def read_folders(train: Path, val: Path) -> Listing:
     if classes != others:
         raise ValueError(
             f"{train} and {val} must have the same class folders; "
-            f"only in {train.name}: {_some(sorted(set(classes) - set(others)))}; "
-            f"only in {val.name}: {_some(sorted(set(others) - set(classes)))}"
+            f"only in {train.name}: {some_names(sorted(set(classes) - set(others)))}; "
+            f"only in {val.name}: {some_names(sorted(set(others) - set(classes)))}"
         )
     return Listing(read_classes(train, classes), read_classes(val, classes), tuple(classes))
 
@@ -62,8 +64,9 @@ def read_classes(folder: Path, classes: Sequence[str]) -> list[Sample]:
         raise FileNotFoundError(f"cannot read {folder}: {error}") from error
     empty = sorted(set(range(len(classes))) - {label for _, label in samples})
     if empty:
+        folders = some_names([str(folder / classes[label]) for label in empty])
         raise ValueError(
-            f"no images in {_some([str(folder / classes[label]) for label in empty])}; remove the folder, or "
+            f"no images in {folders}; remove the folder, or "
             f"put images with a usual ending into it ({', '.join(EXTENSIONS[:3])}, ...)"
         )
     return samples
@@ -78,12 +81,6 @@ def class_folders(folder: Path) -> list[str]:
     return names
 
 
-def _some(names: Sequence[str]) -> str:
-    """Up to ten names, and how many more."""
-    more = f" and {len(names) - 10} more" if len(names) > 10 else ""
-    return (", ".join(names[:10]) or "none") + more
-
-
 # --------------------------------------------------------------------------------------------------
 # CUB-200-2011: lines of an image number and a value in four text files
 
@@ -95,13 +92,13 @@ def read_cub(names: Path, labels: Path, split: Path, classes: Path, images: Path
     for path, table in ((labels, label_of), (split, is_train)):
         if table.keys() != files.keys():
             wrong = sorted(table.keys() ^ files.keys())
-            raise ValueError(f"{path} and {names.name} list different images: {_some(wrong)}")
+            raise ValueError(f"{path} and {names.name} list different images: {some_names(wrong)}")
     if unknown := sorted(set(label_of.values()) - class_names.keys()):
         raise ValueError(
-            f"{labels} has classes that {classes.name} does not name: {_some(unknown)}"
+            f"{labels} has classes that {classes.name} does not name: {some_names(unknown)}"
         )
     if unknown := sorted(set(is_train.values()) - {"0", "1"}):
-        raise ValueError(f"{split} must say 1 (train) or 0 (test), got {_some(unknown)}")
+        raise ValueError(f"{split} must say 1 (train) or 0 (test), got {some_names(unknown)}")
     index_of = {number: index for index, number in enumerate(class_names)}
     samples: dict[str, list[Sample]] = {"1": [], "0": []}
     for number, file in files.items():
@@ -146,7 +143,7 @@ def read_dogs(train: Path, test: Path, images: Path) -> Listing:
     if sorted(names) != list(range(1, len(names) + 1)) or len(set(classes)) < len(classes):
         raise ValueError(
             f"{train} and {test.name} must number the class folders 1, 2, ..., got "
-            f"{_some([f'{label}: {names[label]}' for label in sorted(names)])}"
+            f"{some_names([f'{label}: {names[label]}' for label in sorted(names)])}"
         )
     return Listing(splits[0], splits[1], classes)
 
@@ -180,7 +177,7 @@ def _matlab(path: Path, *keys: str) -> list[Any]:
         raise ValueError(f"cannot read {path} as a MATLAB file ({error})") from error
     if missing := [key for key in keys if key not in content]:
         found = [key for key in content if not key.startswith("__")]
-        raise ValueError(f"{path} has no {' and no '.join(missing)}, but {_some(found)}")
+        raise ValueError(f"{path} has no {' and no '.join(missing)}, but {some_names(found)}")
     return [np.atleast_1d(content[key]) for key in keys]
 
 
