@@ -213,3 +213,29 @@ def test_without_ties_the_default_is_the_ordinary_derivative(shape, dtype):
     assert relative_error(default, ordinary) < 1e4 * torch.finfo(dtype).eps
     with skip_checks():  # nobody may look for ties
         assert relative_error(gradient(), ordinary) < 1e4 * torch.finfo(dtype).eps
+
+
+@pytest.mark.parametrize("of", ["values", "vectors", "both"])
+def test_a_batch_in_workers_has_the_derivatives_of_its_matrices(of, threads):
+    weights = matrices.random(40), matrices.random(40, 40)
+
+    def gradients(A):
+        A = A.clone().requires_grad_()
+        lam, U = eigh(A)
+        # Squares, because two decompositions may differ in signs.
+        by_values, by_vectors = (
+            (lam @ weights[0]).sin().sum(),
+            (U.square() * weights[1]).sin().sum(),
+        )
+        loss = {"values": by_values, "vectors": by_vectors, "both": by_values * by_vectors}[of]
+        (plain,) = torch.autograd.grad(loss, A, retain_graph=True)
+        (first,) = torch.autograd.grad(loss, A, create_graph=True)
+        (second,) = torch.autograd.grad((first * weights[1]).sum(), A)
+        return plain, first, second
+
+    A = matrices.random_symmetric(5, 40, 40)
+    threads(1)
+    alone = gradients(A)
+    threads(2)
+    for got, expected in zip(gradients(A), alone, strict=True):
+        assert relative_error(got, expected) < 1e-8

@@ -37,7 +37,7 @@ from .checks import (
 from .decompose import eigh_forward
 from .differentiation import Differentiable, apply, hermitian_part, remember
 from .jacobi import is_tiny
-from .parallel import count_pieces
+from .parallel import batchwise, count_pieces
 from .precision import is_inside_autocast, without_autocast
 from .rules import Degenerate, Rule, resolve_rule, rotation
 
@@ -70,16 +70,9 @@ class _Eigh(Differentiable):
     @without_autocast
     def backward(ctx: Any, g_lam: Tensor | None, g_U: Tensor | None) -> tuple[Tensor | None, ...]:
         lam, U = ctx.saved_tensors
-        left = None if g_lam is None else U * g_lam.unsqueeze(-2)
-        if g_U is not None:
-            turned = U @ rotation(ctx.rule, lam, U.mH @ g_U, g_lam)
-            left = turned if left is None else left + turned
-        if left is None:
+        if g_lam is None and g_U is None:
             return None, None, None
-        gradient = left @ U.mH
-        upstream = [g for g in (g_lam, g_U) if g is not None]
-        check_range(gradient, "the gradient of eigh", *upstream, advice=VECTOR_ADVICE)
-        return gradient, None, None
+        return _gradient(ctx.rule, lam, U, g_lam, g_U), None, None
 
     @staticmethod
     def tangent(ctx: Any, saved: tuple[Tensor, ...], dA: Tensor, *_: None) -> tuple[Tensor, Tensor]:
@@ -87,6 +80,34 @@ class _Eigh(Differentiable):
         E = U.mH @ hermitian_part(dA) @ U
         slopes = E.diagonal(dim1=-2, dim2=-1)
         return slopes.real if U.is_complex() else slopes, U @ (ctx.rule(lam).mT * E)
+
+
+def _gradient(
+    rule: Rule, lam: Tensor, U: Tensor, g_lam: Tensor | None, g_U: Tensor | None
+) -> Tensor:
+    """The gradient with respect to A; at most one of both upstream gradients is absent."""
+    upstream = {"values": (g_lam, 1), "vectors": (g_U, 2)}
+    present = {of: (g, dims) for of, (g, dims) in upstream.items() if g is not None}
+
+    def work(lam: Tensor, U: Tensor, *upstream: Tensor) -> tuple[Tensor]:
+        given = dict(zip(present, upstream, strict=True))
+        slopes, terms = given.get("values"), []
+        if slopes is not None:
+            terms.append(U * slopes.unsqueeze(-2))
+        if "vectors" in given:
+            terms.append(U @ rotation(rule, lam, U.mH @ given["vectors"], slopes))
+        gradient = sum(terms[1:], terms[0]) @ U.mH
+        check_range(gradient, "the gradient of eigh", *upstream, advice=VECTOR_ADVICE)
+        return (gradient,)
+
+    tensors = [lam, U, *(g for g, _ in present.values())]
+    several = lam.dim() > 1 and U.device.type == "cpu" and is_plain(*tensors)
+    if not several or is_watched(*tensors) or not isinstance(rule, Degenerate):
+        return work(*tensors)[0]
+    if checks_enabled() and not rule.tells_apart(lam):
+        return work(*tensors)[0]  # it may warn, and in pieces would do so for each of them
+    trailing = [1, 2, *(dims for _, dims in present.values())]
+    return batchwise(work, *tensors, trailing=trailing, effort=0.2)[0]
 
 
 @without_autocast
@@ -153,10 +174,11 @@ def _by_torch(A: Tensor, rule: Degenerate) -> EighResult | None:
     # Inside autocast the backward of torch would multiply in half precision.
     left_alone = is_plain(A) and not (within_dual_level() or is_inside_autocast())
     left_alone = left_alone and checks_enabled()
-    if not left_alone or A.is_complex() or A.numel() == 0 or not is_finite(A.detach()):
+    if not left_alone or A.is_complex() or A.numel() == 0 or is_tiny(A):
         return None
     *lead, n, _ = A.shape
-    if is_tiny(A) or count_pieces(math.prod(lead), n, A.device) > 0:
+    # Before any look at values, after which torch's threads would be in the way of our workers.
+    if count_pieces(math.prod(lead), n, A.device) > 0 or not is_finite(A.detach()):
         return None
     try:
         lam, U = torch.linalg.eigh(A)

@@ -3,6 +3,10 @@
 LAPACK works on one matrix at a time, and more BLAS threads hardly help it at the sizes of
 covariances; many matrices at once do. The threads are our own because PyTorch's cannot be reached
 from Python.
+
+After an operator on a large tensor, PyTorch's threads wait for the next one at full speed for some
+milliseconds (so does GNU's OpenMP by default), on cores that our workers need: a decomposition right
+after it can take half as long again. So the caller leaves large tensors to the workers, checks included.
 """
 
 from __future__ import annotations
@@ -172,12 +176,11 @@ def even_cuts(batch: int, pieces: int) -> list[int]:
     return [batch * k // pieces for k in range(pieces + 1)]
 
 
-def _join(parts: tuple[Tensor, ...]) -> Tensor:
-    """``torch.cat`` that keeps the layout of eigenvectors, column by column: products round by it."""
-    first = parts[0]
-    if first.dim() > 2 and first.mT.is_contiguous():
-        return torch.cat([part.mT for part in parts]).mT
-    return torch.cat(parts)
+def _room_for(batch: int, part: Tensor) -> Tensor:
+    """Memory for a batch of which this is a part, column by column if it is so: products round by it."""
+    if part.dim() > 2 and part.mT.is_contiguous():
+        return part.new_empty(batch, *part.mT.shape[1:]).mT
+    return part.new_empty(batch, *part.shape[1:])
 
 
 def batchwise(
@@ -202,18 +205,23 @@ def batchwise(
         t.detach().reshape(batch, *t.shape[t.dim() - k :])
         for t, k in zip(tensors, trailing, strict=True)
     ]
-    parts: dict[int, tuple[Tensor, ...]] = {}
+    results: list[Tensor] = []
+    first = threading.Lock()
 
     def work(piece: slice) -> None:
-        parts[piece.start] = function(*(t[piece] for t in flat))
+        parts = function(*(t[piece] for t in flat))
+        with first:
+            if not results:
+                results.extend(_room_for(batch, part) for part in parts)
+        for result, part in zip(results, parts, strict=True):
+            result[piece] = part
 
     try:
         run_pieces(work, even_cuts(batch, pieces))
     except (ValueError, LinAlgError):
         function(*tensors)  # raises again, and names the item by its place in the whole batch
         raise
-    in_order = (parts[k] for k in sorted(parts))
-    return tuple(with_batch(_join(parts), lead) for parts in zip(*in_order, strict=True))
+    return tuple(with_batch(result, lead) for result in results)
 
 
 def with_batch(flat: Tensor, lead: Sequence[int]) -> Tensor:
