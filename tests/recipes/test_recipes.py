@@ -37,6 +37,13 @@ def test_every_family_has_the_methods_that_the_paper_compares(family):
         assert recipe(family, method).name == f"{family}-{method}"
 
 
+def test_a_family_can_go_without_what_its_base_has():
+    base, head = families()["birds-lite"], families()["birds-head"]
+    assert (list(base.protocols), base.stands_for) == ([HYBRID], "birds")
+    assert (head.protocols, head.stands_for, head.layout) == ({}, None, None)
+    assert recipe("birds-whole", "exact").needs["--weights"] == "a checkpoint of birds-head-exact"
+
+
 def test_names_read_from_the_source_are_those_of_the_classes():
     ours = {n: m for n, m in METHODS.items() if m.__module__.startswith("rootpool.")}
     assert methods._written() == {name: method.source for name, method in ours.items()}

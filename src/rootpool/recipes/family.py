@@ -11,6 +11,8 @@ A family is a YAML file in the folder ``families``. It holds settings and, besid
 - ``stands_for``: the family of the paper in whose columns its results stand;
 - ``chosen``: how its settings were chosen, if by results, for readers of what is measured with them;
 - ``layout``: the layout of data for which ``rootpool paper`` trains it, which a ``base`` does not pass on.
+
+What a ``base`` has and the family has not is ``null``.
 """
 
 from __future__ import annotations
@@ -75,7 +77,7 @@ def _family(name: str) -> Family:
     content = _content(name)
     parts = {part.name for part in fields(Family)} - {"name", "config"}
     given = {part: content.pop(part) for part in parts if part in content}
-    return Family(name, config=content, **given)
+    return Family(name, config=content, **{part: x for part, x in given.items() if x is not None})
 
 
 def _content(name: str) -> dict[str, Any]:
