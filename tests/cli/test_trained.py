@@ -9,7 +9,7 @@ import torch
 
 from images import make_image_tree
 from rootpool.cli import main
-from rootpool.train.evaluation import load_run, predict
+from rootpool.train.evaluation import data_of, load_run, measure, predict
 
 pytestmark = pytest.mark.slow
 
@@ -85,6 +85,26 @@ def test_a_run_folder_is_evaluated_on_any_folder_of_its_classes(colours, tmp_pat
     make_image_tree(tmp_path / "odd", classes=["green", "violet"], splits=("",))
     assert run("evaluate", colours / "run", "--data", tmp_path / "odd") == 1
     assert "folders that are not classes of the run: violet" in capsys.readouterr().err
+
+
+def test_an_image_and_its_mirror_image_decide_together(colours, capsys):
+    trained = load_run(colours / "run")
+    network, images = trained.module.model.eval(), data_of(trained).splits.val
+    X, labels = (
+        torch.stack([torch.as_tensor(part) for part in parts])
+        for parts in zip(*images, strict=True)
+    )
+    with torch.no_grad():
+        logits = (network(X) + network(X.flip(-1))) / 2
+    found = measure(trained, mirrored=True)
+    assert found.predicted == tuple(logits.argmax(-1).tolist())
+    expected = torch.nn.functional.cross_entropy(logits, labels).item()
+    assert found.metrics["val_loss"] == pytest.approx(expected, rel=1e-5)
+    assert found.metrics["val_loss"] != measure(trained).metrics["val_loss"]  # and not for ever
+    assert run("evaluate", colours / "run", "--mirrored") == 0
+    assert "with mirror images" in " ".join(capsys.readouterr().out.split())
+    assert run("evaluate", colours / "run", "--mirrored", "--output", colours / "page") == 1
+    assert "leave out --mirrored" in capsys.readouterr().err
 
 
 def test_a_folder_is_predicted_to_a_table_in_batches(colours, tmp_path, capsys):

@@ -88,6 +88,11 @@ def _evaluate_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         help="write classes.csv, confusion.csv and confusion.png there",
     )
+    add(
+        "--mirrored",
+        action="store_true",
+        help="decide by each image and its mirror image together",
+    )
 
 
 def _predict_arguments(parser: argparse.ArgumentParser) -> None:

@@ -19,11 +19,15 @@ __all__ = ["evaluate", "export", "predict"]
 WORST = 10  # classes in the table on the screen
 
 
-def evaluate(checkpoint: str, data: str | None, output: str | None = None) -> int:
+def evaluate(
+    checkpoint: str, data: str | None, output: str | None = None, mirrored: bool = False
+) -> int:
     """Print the errors of a checkpoint, and those of its worst classes."""
     _check_exists(checkpoint)
     if output is not None and os.path.isfile(output):  # said before the work, not after it
         raise SettingsError(f"{output} is a file, not a folder; choose another --output")
+    if output is not None and mirrored:
+        raise SettingsError("--output shows decisions on images as they are: leave out --mirrored")
 
     from rich.console import Console
     from rich.table import Table
@@ -33,7 +37,7 @@ def evaluate(checkpoint: str, data: str | None, output: str | None = None) -> in
     from rootpool.train.evaluation_page import evaluation_page
 
     run = load_run(checkpoint)
-    found = measure(run, data, enable_progress_bar=sys.stdout.isatty())
+    found = measure(run, data, mirrored=mirrored, enable_progress_bar=sys.stdout.isatty())
     metrics, console = found.metrics, Console()
     columns = {
         "samples": str(metrics["samples"]),
@@ -41,7 +45,8 @@ def evaluate(checkpoint: str, data: str | None, output: str | None = None) -> in
         **({"top-5 error": f"{metrics['val_error5']:.2f} %"} if len(run.classes) > 5 else {}),
         "loss": f"{metrics['val_loss']:.4f}",
     }
-    table = Table(title=Text(f"{run.checkpoint} after epoch {run.epoch}"))
+    seen = ", with mirror images" * mirrored
+    table = Table(title=Text(f"{run.checkpoint} after epoch {run.epoch}{seen}"))
     for heading in columns:
         table.add_column(heading, justify="right")
     table.add_row(*columns.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import lightning.pytorch as pl
 import torch
+from torch import Tensor, nn
 from torchmetrics.classification import MulticlassConfusionMatrix
 
 from rootpool.models.files import load_weights_only
@@ -124,13 +126,16 @@ def evaluate(run: TrainedRun, root: str | None = None, **trainer_options: Any) -
     return measure(run, root, **trainer_options).metrics
 
 
-def measure(run: TrainedRun, root: str | None = None, **trainer_options: Any) -> Evaluation:
+def measure(
+    run: TrainedRun, root: str | None = None, *, mirrored: bool = False, **trainer_options: Any
+) -> Evaluation:
     """Errors in per cent, the loss and the confusion of classes, each sample counted once.
 
     Args:
         run: from `load_run`.
         root: a data set, whose validation split counts, or a folder with images in folders of classes,
             all of which count; None for the validation split that the run was trained with.
+        mirrored: decide by the mean of the logits of each image and of its mirror image.
         trainer_options: of Lightning's Trainer, such as ``devices``.
     """
     data = data_of(run, root)
@@ -138,12 +143,19 @@ def measure(run: TrainedRun, root: str | None = None, **trainer_options: Any) ->
     trainer = make_trainer(
         logger=False, enable_checkpointing=False, callbacks=[counter], **trainer_options
     )
-    with quiet_lightning():
+    network = run.module.model
+    hook = network.register_forward_hook(_add_mirror_images) if mirrored else None
+    with hook or contextlib.nullcontext(), quiet_lightning():
         (metrics,) = trainer.validate(run.module, datamodule=data, verbose=False)
     confusion: list[list[int]] = counter.metric.compute().tolist()
     samples = len(data.splits.val)
     predicted = tuple(counter.predicted) if len(counter.predicted) == samples else ()
     return Evaluation({**metrics, "samples": samples}, confusion, run.classes, predicted)
+
+
+def _add_mirror_images(network: nn.Module, inputs: tuple[Tensor], logits: Tensor) -> Tensor:
+    mirrored: Tensor = network.forward(inputs[0].flip(-1))
+    return (logits + mirrored) / 2
 
 
 class _Confusion(pl.Callback):
