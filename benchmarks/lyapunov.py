@@ -41,7 +41,7 @@ def main() -> None:
         generator = torch.Generator().manual_seed(0)
         X = torch.randn(*shape, generator=generator).relu_().requires_grad_()
         g = torch.randn(shape[0], shape[1] * (shape[1] + 1) // 2, generator=generator)
-        (exact,) = torch.autograd.grad(covariance_pool(X), X, g)
+        (exact,) = torch.autograd.grad(covariance_pool(X, compute_dtype=torch.float64), X, g)
         for iterations in ITERATIONS:
             methods = {b: ISqrtCov(iterations, b) for b in ("iteration", "lyapunov")}
             steps = {
