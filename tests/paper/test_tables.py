@@ -109,10 +109,8 @@ def test_fine_grained_accuracies(tmp_path, family):
     trials = plan.trials(TABLES["fgvc"].trained, ["standalone"])
     found = study(plan, trials, {**dict.fromkeys(SVD, 13.0), "isqrt-cov": 16.0, "svd-topn": 99.0})
     result = measure_errors(TABLES["fgvc"], found)
-    assert verdicts(result) == [
-        YES,
-        YES,
-    ]  # SVD-TopN, for which the paper prints no number, is not among the roots
+    # SVD-TopN, for which the paper prints no number, is not among the roots.
+    assert verdicts(result) == [YES, YES]
     cells = {(r["row"], r["column"]): r["measured"] for r in result.records if "measured" in r}
     mean_of_seeds = 2
     assert cells["SVD-Pade", "Birds final"] == pytest.approx(100 - 13 - mean_of_seeds, abs=0.2)

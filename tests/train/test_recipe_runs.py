@@ -58,6 +58,8 @@ def test_a_step_of_every_family_and_protocol(family, protocol, tmp_path, pretrai
         pixels = 80 if "alexnet" in config["model"]["backbone"] else 64
         sizes = {"root": str(data), "resize": pixels, "crop": pixels}
         config = merge(config, {"data": sizes})
+    if config["data"].get("cache"):
+        config = merge(config, {"data": {"cache": str(tmp_path / "features")}})
     if "--weights" in made.needs:
         config = merge(config, {"model": {"weights": pretrained(config["model"])}})
     run = prepare(resolve(config), tmp_path / "run", progress=False)

@@ -86,27 +86,24 @@ def _gradient(
     rule: Rule, lam: Tensor, U: Tensor, g_lam: Tensor | None, g_U: Tensor | None
 ) -> Tensor:
     """The gradient with respect to A; at most one of both upstream gradients is absent."""
-    upstream = {"values": (g_lam, 1), "vectors": (g_U, 2)}
-    present = {of: (g, dims) for of, (g, dims) in upstream.items() if g is not None}
 
     def work(lam: Tensor, U: Tensor, *upstream: Tensor) -> tuple[Tensor]:
-        given = dict(zip(present, upstream, strict=True))
-        slopes, terms = given.get("values"), []
-        if slopes is not None:
-            terms.append(U * slopes.unsqueeze(-2))
-        if "vectors" in given:
-            terms.append(U @ rotation(rule, lam, U.mH @ given["vectors"], slopes))
+        slopes = None if g_lam is None else upstream[0]
+        terms = [] if slopes is None else [U * slopes.unsqueeze(-2)]
+        if g_U is not None:
+            terms.append(U @ rotation(rule, lam, U.mH @ upstream[-1], slopes))
         gradient = sum(terms[1:], terms[0]) @ U.mH
         check_range(gradient, "the gradient of eigh", *upstream, advice=VECTOR_ADVICE)
         return (gradient,)
 
-    tensors = [lam, U, *(g for g, _ in present.values())]
+    present = [(g, dims) for g, dims in ((g_lam, 1), (g_U, 2)) if g is not None]
+    tensors = [lam, U, *(g for g, _ in present)]
     several = lam.dim() > 1 and U.device.type == "cpu" and is_plain(*tensors)
     if not several or is_watched(*tensors) or not isinstance(rule, Degenerate):
         return work(*tensors)[0]
     if checks_enabled() and not rule.tells_apart(lam):
         return work(*tensors)[0]  # it may warn, and in pieces would do so for each of them
-    trailing = [1, 2, *(dims for _, dims in present.values())]
+    trailing = [1, 2, *(dims for _, dims in present)]
     return batchwise(work, *tensors, trailing=trailing, effort=0.2)[0]
 
 

@@ -154,6 +154,7 @@ def measure(
 
 
 def _add_mirror_images(network: nn.Module, inputs: tuple[Tensor], logits: Tensor) -> Tensor:
+    """A hook: the mean of the logits of images and of their mirror images."""
     mirrored: Tensor = network.forward(inputs[0].flip(-1))
     return (logits + mirrored) / 2
 
