@@ -10,19 +10,18 @@ export PYTHON
 OLDEST_PYTHON := 3.10
 CORE_PYTHON ?= $(shell scripts/oldest_python.sh $(OLDEST_PYTHON))
 
-BENCHMARKS := eigh matrix_functions pooling precision whitening models import_time lyapunov conditioning train_loop
-LINALG_PATHS := $(wildcard tests/linalg src/rootpool/linalg)
-CORE_PATHS := $(LINALG_PATHS) $(wildcard tests/nn src/rootpool/nn tests/cli/test_doctor.py)
-CHECK_PATHS := $(CORE_PATHS) $(filter-out tests/cli/test_doctor.py,$(wildcard tests/cli/*.py)) src/rootpool/cli
+BENCHMARKS := eigh matrix_functions pooling precision whitening models import_time conditioning train_loop
+CORE_PATHS := tests/linalg tests/nn tests/test_doctests.py tests/cli/test_doctor.py
+CHECK_PATHS := tests/linalg tests/nn tests/test_doctests.py tests/cli
 # One process per core with one thread each; `make core` and `make portable` run the numerics with all threads.
 PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest -q --durations 15 --numprocesses auto --maxprocesses 8 --dist worksteal
 
 SEEDS ?= 20
 SHARED = --seeds $(SEEDS) --runs runs/record
-VERDICTS := src/rootpool/paper/recorded.json
+VERDICTS := studies/paper/recorded.json
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test cover core portable lint docs torture format bench record paper dist clean
+.PHONY: help demo check test cover core portable lint docs torture format bench record paper approximation followups birds dist clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -41,7 +40,7 @@ else
 endif
 
 cover: $(VENV)/.ready  ## line and branch coverage of linalg by its own tests, at least 95 %
-	$(PY) -m pytest -q $(LINALG_PATHS) --cov=src/rootpool/linalg --cov-branch --cov-report=term-missing --cov-fail-under=95
+	$(PY) -m pytest -q tests/linalg --cov=src/rootpool/linalg --cov-branch --cov-report=term-missing --cov-fail-under=95
 
 core: $(CORE)/.ready  ## tests of linalg and nn on the oldest Python and torch, with no extra; coverage of linalg
 	$(CORE_PY) .ci/only_torch.py
@@ -83,14 +82,23 @@ bench: $(VENV)/.ready-bench  ## run the benchmarks and write benchmarks/results 
 # All pages share their trainings, and go on where they were stopped.
 record: $(VENV)/.ready  ## train what the pages of the documentation rest on, and write them (SEEDS=20: hours)
 	rm -rf docs/paper-pictures docs/paper-norm-pictures docs/why-pictures docs/demo-pictures
-	$(VENV)/bin/rootpool paper --markdown docs/paper.md --record $(VERDICTS) $(SHARED)
-	$(VENV)/bin/rootpool paper --recipes patches-norm --output runs/paper-norm --markdown docs/paper-norm.md --record $(VERDICTS) $(SHARED)
-	$(VENV)/bin/rootpool why --markdown docs/why.md $(SHARED)
+	$(PY) -m studies paper --markdown docs/paper.md --record $(VERDICTS) $(SHARED)
+	$(PY) -m studies paper --recipes patches-norm --output runs/paper-norm --markdown docs/paper-norm.md --record $(VERDICTS) $(SHARED)
+	$(PY) -m studies approximation --markdown docs/why.md $(SHARED)
 	$(VENV)/bin/rootpool demo --markdown docs/demo.md $(SHARED)
 	$(PY) scripts/readme_tables.py
 
 paper: $(VENV)/.ready  ## measure the paper's tables and figures and write runs/paper/index.html
-	$(VENV)/bin/rootpool paper
+	$(PY) -m studies paper
+
+approximation: $(VENV)/.ready  ## why would an approximate root be better: the study behind docs/why.md (an hour)
+	$(PY) -m studies approximation
+
+followups: $(VENV)/.ready  ## the claims of papers published since: the study behind docs/field.md
+	$(PY) -m studies followups
+
+birds: $(VENV)/.ready  ## heads on frozen features of 200 species of birds; DATA=CUB_200_2011
+	$(PY) -m studies birds --data $(or $(DATA),CUB_200_2011)
 
 # The wheel is built from the sdist, and tried where torch is all there is.
 dist: $(VENV)/.ready $(CORE)/.ready  ## build the wheel and the sdist of a release into dist, and check them
@@ -104,18 +112,18 @@ dist: $(VENV)/.ready $(CORE)/.ready  ## build the wheel and the sdist of a relea
 clean:  ## remove environments, caches and builds
 	rm -rf $(VENV) $(CORE) build dist site htmlcov .coverage .hypothesis
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
-	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src studies tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp is written last, so an interrupted set-up leaves none, and it is out of date when its sources change.
 $(VENV)/.ready: pyproject.toml constraints.txt scripts/install.sh
 	@echo "setting up $(VENV) (torch, torchvision, timm, Lightning and the tools: a minute, once)"
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "constraints.txt needs Python 3.11 or newer: try make PYTHON=python3.11")'
-	@scripts/install.sh $(VENV) -c constraints.txt -e ".[birds,dev,docs]"
+	@scripts/install.sh $(VENV) -c constraints.txt -e ".[studies,dev,docs]"
 	@touch $@
 
 $(VENV)/.ready-bench: $(VENV)/.ready
 	@echo "adding the peers that the benchmarks compare with to $(VENV)"
-	@scripts/install.sh $(VENV) -c constraints.txt -e ".[birds,dev,docs,bench]"
+	@scripts/install.sh $(VENV) -c constraints.txt -e ".[studies,dev,docs,bench]"
 	@touch $@
 
 # rootpool comes without its dependencies, so that nothing can bring another torch.

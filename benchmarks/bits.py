@@ -23,8 +23,8 @@ import torch
 from timing import table
 from torch import Tensor
 
-from rootpool.analysis import machine
 from rootpool.linalg import eigh, sqrtm
+from rootpool.machine import machine
 from rootpool.nn import covariance_pool
 
 SETTINGS: dict[str, dict[str, str]] = {

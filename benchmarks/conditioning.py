@@ -16,9 +16,8 @@ import warnings
 import torch
 from timing import machine, table
 
-from rootpool.analysis.spectrum import covariance_eigenvalues
-from rootpool.recipes import load_recipe, merge
-from rootpool.train import prepare, resolve
+from rootpool.report.spectrum import covariance_eigenvalues
+from rootpool.train import load_recipe, merge, prepare, resolve
 
 KINDS = (None, "nog", "olr", "nog+olr")
 
@@ -31,7 +30,7 @@ def measure(kind: str | None, seed: int, steps: int, method: str) -> tuple[float
         "loggers": [],
         "trainer": {"max_steps": steps, "limit_val_batches": 10},
     }
-    settings = resolve(merge(load_recipe(f"patches-norm-{method}").config, changes))
+    settings = resolve(merge(load_recipe("patches-norm", method).config, changes))
     with tempfile.TemporaryDirectory() as folder:
         run = prepare(settings, folder, progress=False)
         run.fit()

@@ -23,8 +23,8 @@ from pooling import SHAPES, inputs, step
 from timing import machine, race, table
 from torch import Tensor
 
-from rootpool.heads.head import Branch
 from rootpool.nn import AveragePool, CovariancePool, covariance_pool
+from studies.birds.head import Branch
 
 Ending = dict[str, Any]
 PRECISIONS: dict[str, torch.dtype | None] = {
@@ -123,18 +123,23 @@ def training(seeds: int, folder: str, birds: str | None, features: str) -> None:
 
 
 def _miniature(family: str, seeds: int, folder: str) -> list[Ending]:
-    from rootpool.paper.plan import Plan
-    from rootpool.recipes import STANDALONE, merge
+    from rootpool.report.records import read_records
+    from rootpool.train import merge
     from rootpool.train.study import run_trials
+    from studies.paper.plan import Plan
 
     trials = [
         replace(trial, label=name, config=merge(trial.config, _computing_in(name)))
         for name in PRECISIONS
-        for trial in Plan(family, seeds=seeds).trials(["exact"], [STANDALONE])
+        for trial in Plan(family, seeds=seeds).trials(["exact"], ["standalone"])
     ]
     return [
-        {"run": r["label"], "seed": r["seed"], "val_error": r["curves"][-1]["val_error"]}
-        for r in run_trials(trials, folder)
+        {
+            "run": trial.label,
+            "seed": trial.tags["seed"],
+            "val_error": read_records(run / "history.csv")[-1]["val_error"],
+        }
+        for trial, run in zip(trials, run_trials(trials, folder), strict=True)
     ]
 
 
@@ -155,8 +160,8 @@ class BranchIn(Branch):
 
 
 def _heads(seeds: int, data: str, features: str) -> list[Ending]:
-    from rootpool.heads.birds import TABLES, cached_splits
-    from rootpool.heads.study import run_heads
+    from studies.birds.birds import TABLES, cached_splits
+    from studies.birds.study import run_heads
 
     head = TABLES["all"]["exact"]
     (branch,) = head.branches
@@ -173,7 +178,7 @@ def _heads(seeds: int, data: str, features: str) -> list[Ending]:
 
 
 def _compared(network: str, ends: list[Ending]) -> list[list[str]]:
-    from rootpool.analysis.statistics import compare, show_p
+    from rootpool.report.statistics import compare, show_p
 
     rows = []
     for name in PRECISIONS:

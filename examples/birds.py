@@ -3,7 +3,7 @@
     python examples/birds.py CUB_200_2011 [epochs]
 
 The data are CUB-200-2011 as its authors lay it out, or any folder with train/ and test/. Needs
-pip install 'rootpool[birds]'. ``rootpool birds`` is the same with seeds and tables.
+pip install 'rootpool[birds]'. In a clone, ``python -m studies birds`` is the same with seeds and tables.
 """
 
 import sys
@@ -11,7 +11,7 @@ import sys
 import torch
 from torch import nn
 
-from rootpool.models import Frozen, PooledClassifier, Stages
+from rootpool.models import PooledClassifier, Stages
 from rootpool.models.efficientnet_lite import efficientnet_lite, efficientnet_lite_transform
 from rootpool.nn import AveragePool, BranchPool, CovariancePool, Length
 from rootpool.train.data import decode_image, open_splits
@@ -60,9 +60,7 @@ def main(data, epochs=12):
     for name, pool in heads(train.channels).items():
         features = train.select(pool.stages), test.select(pool.stages)
         classifier = fit(pool, features[0], splits.train.labels, len(splits.classes), epochs)
-        model = PooledClassifier(
-            Frozen(backbone), pool, classifier
-        ).eval()  # for images, not features
+        model = PooledClassifier(backbone, pool, classifier).eval()  # for images, not features
         with torch.inference_mode():
             batches = torch.arange(len(test)).split(64)
             logits = torch.cat([model.forward_head(features[1].batch(b)) for b in batches])

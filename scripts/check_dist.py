@@ -18,7 +18,7 @@ from pathlib import Path
 from packaging.metadata import Metadata
 
 ROOT = Path(__file__).parents[1]
-KINDS = {".css", ".html", ".json", ".py", ".typed", ".yaml"}  # of files in the wheel
+KINDS = {".css", ".html", ".json", ".mplstyle", ".py", ".typed", ".yaml"}  # of files in the wheel
 LARGEST = 1_000_000  # bytes; ours has some hundred thousand
 
 

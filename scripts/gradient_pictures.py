@@ -156,7 +156,7 @@ def feature_gradient() -> Figure:
     right.set_yticks([1, 5, 10, 15])
     right.grid(False)
     bar = figure.colorbar(image, ax=right)
-    bar.outline.set_edgecolor(MUTED.light)
+    bar.outline.set_edgecolor(MUTED)
     return figure
 
 

@@ -43,7 +43,7 @@ SLICE = [
 SELECTION = ["-m", "not slow", "-k", "not compile"]  # the compiler takes longer than all the rest
 DESCRIBE = """
 import torch
-from rootpool.analysis import machine
+from rootpool.machine import machine
 print("CPU:", machine()["device"], "| torch", torch.__version__, "|", torch.backends.cpu.get_cpu_capability())
 """
 

@@ -12,12 +12,12 @@ from pathlib import Path
 
 from rootpool.linalg import RULES
 from rootpool.nn import METHODS
-from rootpool.paper.entries import ENTRIES
-from rootpool.paper.plan import MINIATURES
-from rootpool.paper.recorded import NETWORKS, NOT_MEASURED, recorded_verdicts
-from rootpool.paper.report import MARKS
 from rootpool.report import anchor
 from rootpool.train.data import LAYOUTS
+from studies.paper.entries import ENTRIES
+from studies.paper.plan import MINIATURES
+from studies.paper.recorded import NETWORKS, NOT_MEASURED, recorded_verdicts
+from studies.paper.report import MARKS
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"

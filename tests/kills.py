@@ -28,13 +28,13 @@ from torch import nn
 from torchvision.transforms import v2
 
 from images import make_image_tree
-from rootpool.analysis.timing import machine
 from rootpool.files import write_atomically
-from rootpool.heads import Branch, Head, Schedule, train_head
+from rootpool.machine import machine
 from rootpool.train.checkpoints import AtomicCheckpointIO
 from rootpool.train.features import cache_features, extract
 from rootpool.train.module import PooledTraining
 from small_runs import assert_same_state, final, run
+from studies.birds.head import Branch, Head, Schedule, train_head
 
 # What can be aimed at, and the function that does it.
 ACTIVITIES: dict[str, tuple[Any, str]] = {

@@ -38,16 +38,16 @@ class Block:
             assert not report, "".join(report)
             scope.update(test.globs)
 
-    def commands(self) -> Iterator[list[str]]:
-        """The ``rootpool`` commands of a ``sh`` block as words."""
+    def commands(self, program: tuple[str, ...] = ("rootpool",)) -> Iterator[list[str]]:
+        """The commands of a ``sh`` block that begin with ``program``, as the words after it."""
         if self.language != "sh":
             return
         for line in self.code.replace("\\\n", " ").splitlines():
             words = shlex.split(line, comments=True)
             if words[:1] == ["srun"]:
                 words = words[1:]
-            if words[:1] == ["rootpool"]:
-                yield words[1:]
+            if tuple(words[: len(program)]) == program:
+                yield words[len(program) :]
 
 
 def blocks(page: Path) -> list[Block]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 import zlib
 
-from rootpool.paper.plan import Measured
+from studies.paper.plan import Measured
 
 RATES = (0.08,) * 4 + (0.008,) * 2 + (0.0008,) * 2
 
 
 def made_up(trial, error=20.0, noise=0.05, condition=(3e14, 5e13, 2e13), ratio=(3.0, 1.5)):
-    """A result as `run_trials` returns it, whose final error is ``error`` up to the noise of the seed."""
+    """A run as `run_record` reads it, whose final error is ``error`` up to the noise of the seed."""
     chance = random.Random(zlib.crc32(f"{trial.label} {trial.tags['seed']}".encode()))
     final = error + trial.tags["seed"] + chance.gauss(0, noise)  # pairs share what the seed brings
     curves = [

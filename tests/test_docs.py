@@ -1,5 +1,6 @@
 """The documentation keeps its word: its code runs, and its commands are understood."""
 
+import re
 import runpy
 from pathlib import Path
 
@@ -12,10 +13,17 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PHOTOS = DOCS / "tutorials" / "photos.md"
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+STUDIES = ("python", "-m", "studies")
+RECORD = re.compile(r"^\*Recorded at commit `\w+`", re.MULTILINE)
 
 
 def name(page):
     return page.relative_to(ROOT).as_posix()
+
+
+def current(page):
+    """The blocks of a page, unless it is a record: its commands are those of the commit that it names."""
+    return [] if RECORD.search(page.read_text(encoding="utf-8")) else blocks(page)
 
 
 def runnable(page):
@@ -41,21 +49,30 @@ def test_block_is_compared_with_its_output():
 
 
 @pytest.mark.parametrize(
-    "page", [p for p in PAGES if any(list(b.commands()) for b in blocks(p))], ids=name
+    "page", [p for p in PAGES if any(list(b.commands()) for b in current(p))], ids=name
 )
 def test_commands_are_understood(page):
-    from rootpool.paper.entries import choose
-    from rootpool.recipes import apply_overrides, load_recipe
-    from rootpool.train.settings import resolve
+    from rootpool.train import apply_overrides, load_recipe, resolve
 
     parser = cli.build_parser()
-    for block in blocks(page):
+    for block in current(page):
         for words in block.commands():
-            arguments = parser.parse_args(words)
+            arguments, rest = parser.parse_known_args(words)
             recipe = getattr(arguments, "recipe", None) or "mine.yaml"
             if not recipe.endswith(".yaml"):
-                resolve(apply_overrides(load_recipe(recipe).config, arguments.overrides))
-            choose(getattr(arguments, "entries", []))
+                made = load_recipe(recipe, arguments.method, arguments.hybrid)
+                resolve(apply_overrides(made.config, [*arguments.overrides, *rest]))
+
+
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if any(list(b.commands(STUDIES)) for b in current(p))], ids=name
+)
+def test_studies_are_understood(page):
+    from studies.__main__ import COMMANDS
+
+    for block in current(page):
+        for study, *_ in block.commands(STUDIES):
+            assert study in COMMANDS
 
 
 def test_pictures_are_drawn():

@@ -46,36 +46,33 @@ def test_an_interrupted_run_is_refused(tmp_path):
         SCRIPT["main"](str(record), str(PAGE))
 
 
-def test_record_of_kills(tmp_path):
-    record, page = tmp_path / "kills.json", tmp_path / "page.md"
-    doing = [{"doing": "a step"}, {"doing": "a step"}, {"doing": "a checkpoint"}]
-    kills = {"kills": doing, "equal": 2, "tried": 3, "seconds": 9, "machine": {"cores": 2}}
-    record.write_text(json.dumps(kills))
-    page.write_text("<!-- kills: begin -->\n<!-- kills: end -->\n")
+KILLS = [{"doing": "a step"}, {"doing": "a step"}, {"doing": "a checkpoint"}]
+BITS = {"setting": "as it is", "result": "sqrtm", "cases": 16, "place": 0, "company": 3}
+CPU = {"device": "a CPU", "threads": 1, "torch": "2.99"}
+OTHERS = {
+    "kills": (
+        {"kills": KILLS, "equal": 2, "tried": 3, "seconds": 9, "machine": {"cores": 2}},
+        ["2 of 3 ended", "a step 2, a checkpoint 1"],
+    ),
+    "bits": (
+        {"bits": [BITS], "machine": CPU, "mkl": "MKL 1"},
+        ["a CPU, 1 threads, torch 2.99, MKL 1", "| as it is | `sqrtm` |  | 0 of 16 | 3 of 16 |"],
+    ),
+    "waits": (
+        {"waits": [{"step": "x", "checked": [6, 1], "unchecked": [0, 0]}]},
+        ["| `x` | 6 + 1 | 0 + 0 |"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_records(name, tmp_path):
+    content, texts = OTHERS[name]
+    record, page = tmp_path / f"{name}.json", tmp_path / "page.md"
+    record.write_text(json.dumps(content))
+    page.write_text(f"<!-- {name}: begin -->\n<!-- {name}: end -->\n")
     SCRIPT["main"](str(record), str(page))
-    assert "2 of 3 ended" in page.read_text()
-    assert "a step 2, a checkpoint 1" in page.read_text()
-
-
-def test_record_of_bits(tmp_path):
-    record, page = tmp_path / "bits.json", tmp_path / "page.md"
-    row = {"setting": "as it is", "result": "sqrtm", "cases": 16, "place": 0, "company": 3}
-    machine = {"device": "a CPU", "threads": 1, "torch": "2.99"}
-    record.write_text(json.dumps({"bits": [row], "machine": machine, "mkl": "MKL 1"}))
-    page.write_text("<!-- bits: begin -->\n<!-- bits: end -->\n")
-    SCRIPT["main"](str(record), str(page))
-    assert "a CPU, 1 threads, torch 2.99, MKL 1" in page.read_text()
-    assert "| as it is | `sqrtm` |  | 0 of 16 | 3 of 16 |" in page.read_text()
-
-
-def test_record_of_waits(tmp_path):
-    record, page = tmp_path / "waits.json", tmp_path / "page.md"
-    record.write_text(
-        json.dumps({"waits": [{"step": "x", "checked": [6, 1], "unchecked": [0, 0]}]})
-    )
-    page.write_text("<!-- waits: begin -->\n<!-- waits: end -->\n")
-    SCRIPT["main"](str(record), str(page))
-    assert "| `x` | 6 + 1 | 0 + 0 |" in page.read_text()
+    assert [text for text in texts if text not in page.read_text()] == []
 
 
 @pytest.mark.parametrize("name", [name for name, _ in SCRIPT["BLOCKS"].values()])

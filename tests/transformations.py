@@ -54,7 +54,6 @@ ONCE = Refusal(
 )
 RULE = Refusal("a rule is not the derivative of anything", "gradient rule .* do not exist")
 TENSOR = Refusal("not implemented for a tensor", "with a tensor as exponent are not implemented")
-LEARNED = Refusal("not implemented for learned filters", "learned filters are not implemented")
 
 
 @dataclass(frozen=True)
@@ -129,10 +128,6 @@ def pooling(method: str, **refuses: Refusal) -> Row:
     return Row(call, features, symmetric=False, refuses={"complex": REAL, **refuses})
 
 
-def learned(method: str) -> Row:
-    return pooling(method, gradgrad=LEARNED, hessian=LEARNED)
-
-
 FUNCTIONS: dict[str, Row] = {
     "sqrtm": matrix(sqrtm),
     "inv_sqrtm": matrix(inv_sqrtm),
@@ -176,8 +171,6 @@ FUNCTIONS: dict[str, Row] = {
     "covariance_pool('isqrt-cov')": pooling("isqrt-cov"),
     "covariance_pool('minimax')": pooling("minimax"),
     "covariance_pool('log')": pooling("log"),
-    "covariance_pool('learned-power')": learned("learned-power"),
-    "covariance_pool('learned-mixture')": learned("learned-mixture"),
 }
 
 

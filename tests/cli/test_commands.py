@@ -25,9 +25,7 @@ def run(*arguments: str) -> int:
 def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("cli")
     with pytest.warns(UserWarning, match="this training never switches to exact"):
-        assert (
-            run("train", "--recipe=patches-exact-hybrid", f"--output={folder / 'run'}", *FAST) == 0
-        )
+        assert run("train", "patches", "--hybrid", f"--output={folder / 'run'}", *FAST) == 0
     return folder / "run"
 
 
@@ -38,7 +36,7 @@ def coloured(tmp_path_factory):
     data = make_image_tree(folder / "data", classes=["[red]", "green", "blue"])
     code = run(
         "train",
-        "--recipe=resnet50-imagenet-exact",
+        "resnet50-imagenet",
         f"--data={data}",
         f"--output={folder / 'run'}",
         "model.backbone=resnet10t",
@@ -71,7 +69,7 @@ def test_training_leaves_checkpoints_records_and_its_configuration(trained):
 def test_what_a_training_says(override, said, tmp_path, capsys):
     """The size of the map first; in the end the files that are there, and no others."""
     arguments = [*FAST, "trainer.limit_val_batches=1", override]
-    assert run("train", "--recipe=patches-exact", f"--output={tmp_path / 'run'}", *arguments) == 0
+    assert run("train", "patches", f"--output={tmp_path / 'run'}", *arguments) == 0
     out = capsys.readouterr().out
     assert "64 channels at 7 x 7 positions" in out
     assert all(text in out for text in said), out
@@ -81,14 +79,14 @@ def test_what_a_training_says(override, said, tmp_path, capsys):
 def test_the_profiler_of_lightning_is_heard(tmp_path, caplog):
     logging.getLogger("lightning.pytorch.profilers.profiler").addHandler(caplog.handler)
     arguments = [*FAST, "trainer.limit_val_batches=1", "trainer.profiler=simple"]
-    assert run("train", "--recipe=patches-gap", f"--output={tmp_path / 'run'}", *arguments) == 0
+    assert run("train", "patches", "--method=gap", f"--output={tmp_path / 'run'}", *arguments) == 0
     assert "FIT Profiler Report" in caplog.text
 
 
 @pytest.mark.slow
 def test_a_folder_with_a_run_is_not_overwritten(trained, capsys):
     before = (trained / "last.ckpt").read_bytes()
-    assert run("train", "--recipe=patches-exact", f"--output={trained}", *FAST) == 1
+    assert run("train", "patches", f"--output={trained}", *FAST) == 1
     assert "already contains a run; continue it with --resume" in capsys.readouterr().err
     assert (trained / "last.ckpt").read_bytes() == before
 
@@ -100,9 +98,7 @@ def test_resuming_a_finished_run_changes_nothing(trained):
         return torch.load(trained / "last.ckpt", weights_only=True)["state_dict"]
 
     before = weights()
-    assert (
-        run("train", "--recipe=patches-exact-hybrid", f"--output={trained}", "--resume", *FAST) == 0
-    )
+    assert run("train", "patches", "--hybrid", f"--output={trained}", "--resume", *FAST) == 0
     assert all(torch.equal(value, before[key]) for key, value in weights().items())
 
 
@@ -138,7 +134,7 @@ def test_fine_tuning_from_a_run_of_ours_starts_a_new_last_layer(coloured, tmp_pa
     data = make_image_tree(tmp_path / "data", classes=2)
     code = run(
         "train",
-        "--recipe=birds-exact",
+        "birds",
         f"--data={data}",
         f"--weights={coloured / 'run' / 'last.ckpt'}",
         f"--output={tmp_path / 'run'}",
@@ -160,12 +156,11 @@ def test_fine_tuning_from_a_run_of_ours_starts_a_new_last_layer(coloured, tmp_pa
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["train", "--recipe=patches-exact", "model.rate=1"], "unknown key 'model.rate'"),
+        (["train", "patches", "model.rate=1"], "unknown key 'model.rate'"),
         (
-            ["train", "--recipe=alexnet-imagenet-exact", "--data=nowhere"],
+            ["train", "alexnet-imagenet", "--data=nowhere"],
             "--data nowhere does not exist",
         ),
-        (["recipes", "vgg"], "no recipe has vgg in its name"),
         (["demo", "--methods", "svd-pad"], "unknown method 'svd-pad'; did you mean svd-pade"),
         (["demo", "--seeds", "0"], "seeds must be positive, got 0"),
     ],
@@ -201,15 +196,16 @@ def test_a_network_of_embedded_data_takes_no_image_files(trained, tmp_path, caps
     assert "not on image files" in capsys.readouterr().err
 
 
-def test_recipes_are_listed_by_words(capsys):
-    assert run("recipes", "alexnet", "hybrid") == 0
+def test_recipes_are_listed_with_what_they_need(capsys):
+    assert run("recipes") == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines
-    assert all(line.startswith("alexnet-imagenet-") and "hybrid" in line for line in lines)
+    birds = lines.index("birds: ResNet-50 fine-tuned on Birds")
+    assert "  --data CUB-200-2011 in its official layout" in lines[birds : birds + 4]
+    assert "  --weights a run of resnet50-imagenet" in lines[birds : birds + 4]
 
 
 def test_the_effective_configuration_is_shown(capsys):
-    assert run("train", "--recipe=patches-svd-topn", "--show", "model.lr=0.5") == 0
+    assert run("train", "patches", "--method=svd-topn", "--show", "model.lr=0.5") == 0
     out = capsys.readouterr().out
     assert "lr: 0.5" in out
     assert "count: 50" in out
@@ -241,10 +237,9 @@ def test_no_color_is_respected(coloured, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm-256color")
     colour = re.compile(r"\x1b\[(\d+;)*([349]\d|10\d)[\d;]*m")
-    assert run("paper", "theory:pade-rank", "--output", tmp_path) == 0
+    assert run("evaluate", coloured / "run" / "last.ckpt") == 0
     assert colour.search(capsys.readouterr().out)
     monkeypatch.setenv("NO_COLOR", "1")
-    assert run("paper", "theory:pade-rank", "--output", tmp_path) == 0
     assert run("evaluate", coloured / "run" / "last.ckpt") == 0
     out = capsys.readouterr().out
     assert "top-1 error" in out
@@ -261,7 +256,7 @@ def test_ctrl_c_while_training_ends_with_130(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(PooledTraining, "training_step", interrupted)
     handler = signal.getsignal(signal.SIGINT)
     try:
-        code = run("train", "--recipe=patches-exact", f"--output={tmp_path / 'run'}", *FAST)
+        code = run("train", "patches", f"--output={tmp_path / 'run'}", *FAST)
     finally:
         signal.signal(signal.SIGINT, handler)  # Lightning switches it off
     assert code == 130

@@ -18,9 +18,10 @@ NEEDS = {
     ("line", "expected"),
     [
         ("tr", {"train"}),
-        ("train --recipe patches-svd-pa", {"patches-svd-pade", "patches-svd-pade-hybrid"}),
-        ("demo --methods svd-ta", {"svd-taylor"}),
-        ("train --recipe patches-exact model.warm", {"model.warmup_epochs="}),
+        ("train pat", {"patches", "patches-norm"}),
+        ("train patches --method exa", {"exact"}),
+        ("demo --methods minim", {"minimax"}),
+        ("train patches model.warm", {"model.warmup_epochs="}),
         ("train seed=1 trainer.max_ep", {"trainer.max_epochs="}),
     ],
 )
@@ -51,6 +52,6 @@ def test_the_script_can_be_read(shell, check, tmp_path):
 @pytest.mark.parametrize("shell", NEEDS)
 def test_recipes_methods_and_keys_are_in_the_script(shell):
     script = completion_script(shell)
-    assert "patches-svd-pade-hybrid" in script
+    assert "resnet50-imagenet" in script
     assert "gap" in script
     assert "data.fraction=" in script

@@ -13,7 +13,7 @@ from rootpool.cli import doctor, main, selfcheck
 from rootpool.linalg import RULES, GradientRule
 
 EXTRAS = [
-    *("PIL", "jsonargparse", "lightning", "matplotlib", "rich", "safetensors", "scipy"),
+    *("PIL", "lightning", "matplotlib", "rich", "safetensors", "scipy"),
     *("skimage", "sklearn", "timm", "torchmetrics", "torchvision", "yaml"),
 ]
 
@@ -123,13 +123,13 @@ def test_packages_say_how_to_get_them(monkeypatch):
     requirements = [
         "torch>=2.13",
         "pytest>=9; extra == 'dev'",
-        "jsonargparse[signatures]; extra == 'train'",
+        "lightning[extra]; extra == 'train'",
         'no-such-package>=2; extra == "models"',
         "no-such-package>=2; extra == 'train'",
     ]
     monkeypatch.setattr(importlib.metadata, "requires", lambda name: requirements)
     found = doctor.packages()
-    assert list(found) == ["no-such-package", "jsonargparse"]
+    assert list(found) == ["no-such-package", "lightning"]
     assert found["no-such-package"] == "not installed; pip install 'rootpool[models]'"
 
 

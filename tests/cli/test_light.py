@@ -30,13 +30,12 @@ def run_without(heavy, arguments):
     [
         (["--help"], 0, "usage: rootpool"),
         (["--version"], 0, "rootpool"),
-        (["train", "--help"], 0, "--recipe"),
-        (["recipes"], 0, "patches-exact"),
-        (["completion", "bash"], 0, "patches-exact"),
-        (["train", "--recipe=patches-exakt"], 1, "did you mean patches-exact"),
-        (["train", "--recipe=patches-exact", "lr"], 1, "an override is key=value"),
-        (["train", "--recipe=patches-exact", "model.lrr=1"], 1, "did you mean model.lr"),
-        (["train", "--recipe=birds-exact"], 1, "needs --data (CUB-200-2011"),
+        (["train", "--help"], 0, "--hybrid"),
+        (["recipes"], 0, "resnet50-imagenet: ResNet-50 on ImageNet"),
+        (["train", "patchs"], 1, "did you mean patches"),
+        (["train", "patches", "lr"], 1, "an override is key=value"),
+        (["train", "patches", "model.lrr=1"], 1, "did you mean model.lr"),
+        (["train", "birds"], 1, "needs --data (CUB-200-2011"),
         (["evaluate", "nowhere.ckpt"], 1, "there is no checkpoint nowhere.ckpt"),
         (["predict", "nowhere.ckpt", "cat.jpg"], 1, "there is no checkpoint nowhere.ckpt"),
         (["predict", "run", "cat.jpg", "--top=0"], 2, "must be a positive integer, got 0"),
@@ -52,8 +51,6 @@ def test_light_commands_import_neither_torch_nor_lightning(arguments, code, show
 @pytest.mark.parametrize(
     ("arguments", "code", "shown"),
     [
-        (["paper", "--list"], 0, "table:speed"),
-        (["paper", "table:sped"], 1, "did you mean table:speed"),
         (["demo", "--seeds=0"], 1, "seeds must be positive"),
         (["report", "nowhere"], 1, "nowhere is not a folder"),
     ],

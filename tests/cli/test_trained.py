@@ -2,6 +2,7 @@
 
 import csv
 import json
+from dataclasses import replace
 
 import onnxruntime
 import pytest
@@ -9,6 +10,7 @@ import torch
 
 from images import make_image_tree
 from rootpool.cli import main
+from rootpool.train import SettingsError, export
 from rootpool.train.evaluation import data_of, load_run, measure, predict
 
 pytestmark = pytest.mark.slow
@@ -25,7 +27,7 @@ def colours(tmp_path_factory):
     make_image_tree(folder / "photos", classes=["blue", "green", "red"], per_class=6, splits=("",))
     code = run(
         "train",
-        "--recipe=birds-exact",
+        "birds",
         f"--data={folder / 'photos'}",
         f"--output={folder / 'run'}",
         f"--weights={start(folder)}",
@@ -81,6 +83,7 @@ def test_a_run_folder_is_evaluated_on_any_folder_of_its_classes(colours, tmp_pat
     assert (output / "confusion.png").stat().st_size > 1000
     page = (output / "index.html").read_text(encoding="utf-8")
     assert "A few images" in page
+    assert "top-5" not in page
     assert page.count("<image") >= 12, "six photographs, and a map beside each"
     make_image_tree(tmp_path / "odd", classes=["green", "violet"], splits=("",))
     assert run("evaluate", colours / "run", "--data", tmp_path / "odd") == 1
@@ -171,7 +174,7 @@ def test_a_training_starts_from_the_folder_of_a_run(colours, tmp_path, capsys):
         "trainer: {max_epochs: 1, limit_train_batches: 1, accelerator: cpu}\n"
     )
     data, output = colours / "photos", tmp_path / "my run"
-    start = ["train", "--recipe", tmp_path / "mine.yaml", "--data", data, "--weights"]
+    start = ["train", tmp_path / "mine.yaml", "--data", data, "--weights"]
     assert run(*start, colours / "run", "--output", output) == 0
     assert f"next: rootpool evaluate '{output}', or" in capsys.readouterr().out  # for a shell
     before, after = (load_run(path).module.model for path in (colours / "run", output))
@@ -188,8 +191,32 @@ def test_mistakes_around_a_run(colours, tmp_path, capsys):
             "is a file, not a folder",
         ),
         (["predict", colours / "run", tmp_path / "x.jpg"], "there is no image or folder"),
-        (["train", "--resume"], "give --recipe, or --resume with the --output of a run"),
+        (
+            ["train", "--resume"],
+            "give a recipe (see rootpool recipes), or --resume with the --output of a run",
+        ),
         (["train", "--resume", "--output", tmp_path], "is not a run to continue"),
     ):
         assert run(*arguments) == 1
         assert message in capsys.readouterr().err
+
+
+def test_a_refused_export_leaves_the_file_and_the_network_as_they_were(
+    colours, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(export, "LARGEST", -1.0)
+    trained, path = load_run(colours / "run"), tmp_path / "model.onnx"
+    path.write_bytes(b"of before")
+    with pytest.raises(SettingsError, match=r"logits of the program would differ by"):
+        export.export_run(trained, path)
+    assert path.read_bytes() == b"of before"
+    assert trained.module.pooling == "exact"
+
+
+def test_an_export_carries_the_statistics_of_every_transform(colours):
+    trained = load_run(colours / "run")
+    options = {**trained.data_options, "transform": "cifar", "resize": 32, "crop": 32}
+    about = export._about(replace(trained, data_options=options), torch.zeros(1, 3, 32, 32))
+    image = json.loads(about["image"])
+    assert image["mean"] == pytest.approx([0.4914, 0.4824, 0.4467], abs=1e-3)
+    assert image["std"] == pytest.approx([0.247, 0.2435, 0.2616], abs=1e-3)

@@ -60,6 +60,6 @@ def test_a_network_trains_on_it(root, tmp_path, capsys):
         "data: {resize: 32, crop: 32, batch_size: 4, workers: 0}\n"
         "trainer: {max_epochs: 1, accelerator: cpu}\n"
     )
-    arguments = [f"--recipe={recipe}", f"--data={root}", f"--output={tmp_path / 'run'}"]
+    arguments = [str(recipe), f"--data={root}", f"--output={tmp_path / 'run'}"]
     assert main(["train", *arguments]) == 0
     assert "tab-separated: 4 images for training" in capsys.readouterr().out

@@ -13,7 +13,7 @@ from torch import Tensor
 from rootpool.linalg import sqrtm
 from rootpool.models import create_model, load_checkpoint, save_checkpoint
 from rootpool.nn import METHODS, CovariancePool, Method, register
-from rootpool.recipes import recipe_names
+from rootpool.train import build, recipe, resolve
 
 ROOT = Path(__file__).parents[2]
 
@@ -60,7 +60,8 @@ def test_it_is_in_the_table_of_the_readme():
 def test_networks_and_recipes_know_it(tmp_path):
     save_checkpoint(create_model("patchnet", "shrinkage", 4), tmp_path / "own.safetensors")
     assert load_checkpoint(tmp_path / "own.safetensors").pool.method == Shrinkage()
-    assert {"patches-shrinkage", "patches-shrinkage-hybrid"} <= set(recipe_names())
+    module, _ = build(resolve(recipe("patches", "shrinkage", hybrid=True).config))
+    assert module.model.pool.method == Shrinkage()
 
 
 def test_plots_draw_it():

@@ -1,24 +1,24 @@
 """How to add an entry of the paper: here a statement of the theory, complete.
 
-In the package the statement is a file in ``src/rootpool/paper/theory`` and a line in its
-``__init__.py``. A table or figure is an item of ``published.yaml`` (its numbers, its claim, and the
-questions that judge it) and a line in ``entries.py``: ``measure_errors`` measures any table of errors.
+In the study its two functions are in ``studies/paper/theory``, its words in ``statements.yaml`` there, and
+it is a line in ``__init__.py``. A table or figure is an item of ``published.yaml`` (its numbers, its claim,
+and the questions that judge it) and a line in ``entries.py``: ``measure_errors`` measures any table of
+errors.
 """
 
 import pytest
 import torch
 from matplotlib.figure import Figure
 
-from rootpool.analysis import Record
-from rootpool.cli import main
 from rootpool.linalg import sqrtm
-from rootpool.paper.entries import ENTRIES, register
-from rootpool.paper.entry import entry_of_statement
-from rootpool.paper.result import Result
-from rootpool.paper.theory import Finding, Statement
-from rootpool.paper.theory.common import numbers
-from rootpool.paper.theory.drawing import one_plot
 from rootpool.report.plots.drawing import below, legend
+from rootpool.report.records import Record
+from studies.__main__ import main
+from studies.paper.entries import ENTRIES, register
+from studies.paper.entry import entry_of_statement
+from studies.paper.result import Result
+from studies.paper.theory import Finding, Statement
+from studies.paper.theory.statement import numbers, one_plot
 
 
 def errors_by_size() -> Finding:
@@ -46,7 +46,7 @@ def draw(result: Result, width: float) -> Figure:
 STATEMENT = Statement(
     "root-squared",
     title="The square of the root is the matrix",
-    text=("A matrix square root is a matrix whose square is the given one.",),
+    text="A matrix square root is a matrix whose square is the given one.",
     claim="Our square root, squared, gives the matrix up to rounding.",
     caption="Relative error by the size of the matrix.",
     compute=errors_by_size,

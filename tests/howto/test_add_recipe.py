@@ -1,13 +1,13 @@
-"""How to add a recipe: one YAML file, on top of a family, of another recipe, or of nothing."""
+"""How to add a recipe: one YAML file, on top of a family or of nothing."""
 
 import pytest
 
 from rootpool.cli import main
-from rootpool.recipes import load_recipe
+from rootpool.train import load_recipe
 
 MINE = """\
 about: The small network with a truncated gradient, for three epochs
-base: patches            # a family, or a recipe such as patches-svd-pade
+base: patches
 model:
   method: svd-trunc
   method_options: {bound: 1.0e+8}
@@ -32,5 +32,5 @@ def test_the_file_is_a_recipe(recipe):
 @pytest.mark.slow
 def test_it_trains(recipe, tmp_path):
     fast = ["trainer.limit_train_batches=2", "trainer.limit_val_batches=1"]
-    assert main(["train", f"--recipe={recipe}", f"--output={tmp_path / 'run'}", *fast]) == 0
+    assert main(["train", str(recipe), f"--output={tmp_path / 'run'}", *fast]) == 0
     assert len((tmp_path / "run" / "history.csv").read_text().splitlines()) == 1 + 3

@@ -75,7 +75,7 @@ def test_backward_follows_the_forward_into_another_thread():
     thread.join()
     assert not raised
     assert not A.grad.isfinite().any()
-    with pytest.raises(torch.linalg.LinAlgError, match="beyond the range"):
+    with pytest.raises(torch.linalg.LinAlgError, match="overflowed"):
         inv_sqrtm(A).sum().backward()
     with skip_checks():
         inv_sqrtm(A).sum().backward()  # the backward inside counts as well

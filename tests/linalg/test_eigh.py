@@ -113,16 +113,16 @@ def test_vmap_and_functional_derivatives():
     assert torch.allclose(torch.vmap(torch.vmap(jacobian))(A)[0, 0], expected)
 
 
-@pytest.mark.parametrize("rule", ["pade", "taylor", "truncated"])
-def test_compile_without_graph_breaks(rule):
+def test_compile_without_graph_breaks():
     def loss(A):
-        lam, U = eigh(A, rule=rule)
+        lam, U = eigh(A, rule="taylor")
         return (lam.unsqueeze(-2) * U.square()).sin().sum()
 
     torch._dynamo.reset()
     A = matrices.matrix("separated").repeat(3, 1, 1).requires_grad_()
     (expected,) = torch.autograd.grad(loss(A), A)
-    (got,) = torch.autograd.grad(torch.compile(loss, fullgraph=True)(A), A)
+    compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
+    (got,) = torch.autograd.grad(compiled(A), A)
     assert torch.allclose(got, expected, rtol=1e-10)
 
 
@@ -189,7 +189,8 @@ def test_gradients_of_vectors_beyond_the_range_are_an_error(decompose):
     result = decompose(A)
     vectors = result[1] if decompose is eigh else result[0]
     with pytest.raises(
-        torch.linalg.LinAlgError, match=rf"the gradient of {decompose.__name__} at A\[0\] is beyond"
+        torch.linalg.LinAlgError,
+        match=rf"the gradient of {decompose.__name__} overflowed .* for A\[0\]",
     ):
         (vectors * matrices.random(6, 6)).sum().backward()
 

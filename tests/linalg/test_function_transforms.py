@@ -11,6 +11,7 @@ from matrices import symmetric
 from named_functions import OURS, functions
 from rootpool.linalg import (
     ScalarFunction,
+    Taylor,
     inv_sqrtm,
     logm,
     matrix_function,
@@ -18,6 +19,15 @@ from rootpool.linalg import (
     powm,
     sqrtm,
 )
+
+# The same functions of numbers.
+NUMBERS = {
+    "sqrt": torch.sqrt,
+    "inv_sqrt": torch.rsqrt,
+    "log": torch.log,
+    "power 0.3": lambda x: x**0.3,
+    "power -0.7": lambda x: x**-0.7,
+}
 
 # ------------------------------------------------------------------------------ transformations
 
@@ -50,10 +60,9 @@ def test_hessian_by_functional_transformations():
 @pytest.mark.parametrize(
     "options", [{}, {"rule": "pade"}, {"eigenvalue_floor": 1.0, "keep_largest": 2}]
 )
-@functions
-def test_compile_without_graph_breaks(name, options):
+def test_compile_without_graph_breaks(options):
     def loss(A):
-        return OURS[name](A, **options).sin().sum()
+        return sqrtm(A, **options).sin().sum()
 
     torch._dynamo.reset()
     A = matrices.random_definite(3, 4, 4).requires_grad_()
@@ -86,11 +95,13 @@ def test_autocast_computes_in_float32_forward_and_backward():
 @functions
 @pytest.mark.parametrize("shape", [(0, 3, 3), (2, 0, 0), (1, 1), (2, 0, 3, 3)])
 def test_empty_and_tiny_shapes(name, shape):
-    A = torch.ones(shape, dtype=torch.float64).requires_grad_()
-    F = OURS[name](A if shape[-1] < 2 else A * torch.eye(shape[-1]))
-    assert F.shape == shape
-    F.sum().backward()
-    assert A.grad.shape == shape
+    A = torch.full(shape, 2.0, dtype=torch.float64).requires_grad_()
+    F = OURS[name](A)
+    (gradient,) = torch.autograd.grad(F.sum(), A)
+    numbers = A.detach().clone().requires_grad_()  # a 1 x 1 matrix is a number
+    expected = NUMBERS[name](numbers)
+    torch.testing.assert_close(F, expected)
+    torch.testing.assert_close(gradient, torch.autograd.grad(expected.sum(), numbers)[0])
 
 
 def test_batch_shapes_and_independence():
@@ -128,6 +139,8 @@ def test_bad_input():
         matrix_function(torch.eye(2), torch.cos)
     with pytest.raises(ValueError, match="eigenvalue_floor must be positive and finite, got 0"):
         sqrtm(torch.eye(2), eigenvalue_floor=0)
+    with pytest.raises(TypeError, match=r"sqrtm expects float32 or float64, got torch.int64; cast"):
+        sqrtm(torch.eye(2, dtype=torch.int64), eigenvalue_floor=1e-3)
     with pytest.raises(ValueError, match="keep_largest must be an integer >= 1, got 0"):
         sqrtm(torch.eye(2), keep_largest=0)
 
@@ -142,9 +155,10 @@ def test_broken_upper_triangle_is_an_error_too(bad):
 
 def test_rule_that_cannot_take_an_empty_batch():
     A = matrices.random_definite(8, 80, 80).requires_grad_()
-    rule = lambda lam: 1 / (lam.unsqueeze(-1) - lam.unsqueeze(-2) + lam.max() * 1e9)  # noqa: E731
-    sqrtm(A, rule=rule).sum().backward()
-    assert A.grad.isfinite().all()
+    rule = lambda lam: Taylor(9)(lam) + 0 * lam.max()  # noqa: E731
+    (got,) = torch.autograd.grad(sqrtm(A, rule=rule).sum(), A)
+    (expected,) = torch.autograd.grad(sqrtm(A, rule=Taylor(9)).sum(), A)
+    assert torch.equal(got, expected)
 
 
 def test_autocast_of_a_keyword_argument():
@@ -190,7 +204,7 @@ def test_user_defined_function():
 )
 def test_values_beyond_the_range_are_an_error(function, scale, dtype):
     A = torch.stack([torch.eye(3), scale * torch.eye(3).double()]).to(dtype)
-    with pytest.raises(torch.linalg.LinAlgError, match=r"powm at A\[1\] is beyond the range of"):
+    with pytest.raises(torch.linalg.LinAlgError, match=r"powm overflowed .* for A\[1\]; scale"):
         function(A)
 
 
@@ -207,7 +221,7 @@ def test_gradients_beyond_the_range_are_an_error(function, scale, dtype):
     A = torch.stack([torch.eye(3), scale * torch.eye(3).double()]).to(dtype).requires_grad_()
     F = function(A)
     with pytest.raises(
-        torch.linalg.LinAlgError, match=r"the derivative of .* at A\[1\] is beyond .*; scale"
+        torch.linalg.LinAlgError, match=r"the derivative of .* overflowed .* for A\[1\]; scale"
     ):
         F.sum().backward()
 
@@ -222,6 +236,6 @@ def test_second_derivatives_beyond_the_range_are_an_error():
     A = (1e-250 * torch.eye(3).double()).requires_grad_()
     (first,) = torch.autograd.grad(sqrtm(A).sum(), A, create_graph=True)
     with pytest.raises(
-        torch.linalg.LinAlgError, match=r"the second derivative of Sqrt\(\) at A is"
+        torch.linalg.LinAlgError, match=r"the second derivative of Sqrt\(\) overflowed .* for A;"
     ):
         first.sum().backward()

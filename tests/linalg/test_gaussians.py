@@ -124,7 +124,7 @@ def test_bad_input():
         frechet_distance(torch.ones(1, 3), torch.ones(4, 3))
     with pytest.raises(ValueError, match="features of one dimension and dtype"):
         frechet_distance(torch.ones(4, 3), torch.ones(4, 2))
-    with pytest.raises(torch.linalg.LinAlgError, match="frechet_distance at X is beyond the range"):
+    with pytest.raises(torch.linalg.LinAlgError, match=r"frechet_distance overflowed .* for X"):
         frechet_distance(torch.randn(4, 3) * 1e30, torch.ones(4, 3))
     with pytest.raises(ValueError, match="two views of the same samples"):
         canonical_correlations(torch.ones(4, 3), torch.ones(5, 3))
@@ -138,9 +138,7 @@ def test_bad_input():
 
 def test_a_distance_beyond_the_range_is_said():
     A = torch.diag(torch.tensor([3e38, 0.0]))
-    with pytest.raises(
-        torch.linalg.LinAlgError, match="bures_wasserstein at A is beyond the range"
-    ):
+    with pytest.raises(torch.linalg.LinAlgError, match=r"bures_wasserstein overflowed .* for A"):
         bures_wasserstein(A, A.flip(-2, -1))
     d2 = bures_wasserstein(A.double(), A.double().flip(-2, -1))
     assert d2.item() == pytest.approx(6e38)

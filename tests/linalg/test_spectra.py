@@ -20,11 +20,14 @@ def test_same_values_as_torch(shape, dtype, requires_grad):
     assert_same_to_rounding(svdvals(B).detach(), torch.linalg.svdvals(B).detach(), shape[-1])
 
 
-def test_the_lower_triangle_is_read():
+@pytest.mark.parametrize("UPLO", ["L", "U"])
+def test_one_triangle_is_read(UPLO):
     A = matrices.random(4, 4)
-    lower = A.tril() + A.tril(-1).mT
-    assert_same_to_rounding(eigvalsh(A), torch.linalg.eigvalsh(lower))
-    assert_same_to_rounding(eigvalsh(A.requires_grad_()).detach(), torch.linalg.eigvalsh(lower))
+    expected = torch.linalg.eigvalsh(A, UPLO)
+    assert_same_to_rounding(eigvalsh(A, UPLO), expected)
+    assert_same_to_rounding(eigvalsh(A.requires_grad_(), UPLO).detach(), expected)
+    with pytest.raises(ValueError, match="UPLO must be 'L' or 'U'"):
+        eigvalsh(A, "lower")
 
 
 @pytest.mark.parametrize("kind", matrices.SPECTRA)

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from rootpool.models import create_model
-from rootpool.models.cut import Rest, cut
+from rootpool.models.cut import Tail, split_at_frozen
 
 NETWORKS = {
     ("resnet18", 3): "body.layer2",
@@ -24,7 +24,7 @@ def test_the_parts_are_the_whole(name, frozen, training):
     model = create_model(name, num_classes=3, reduction=8).double()
     model.freeze(frozen)
     model.train(training)
-    first, rest = cut(model.backbone)
+    first, rest = split_at_frozen(model.backbone)
     (stage,) = first.stages
     assert NETWORKS[name, frozen] in (stage, None)
     channels = 1 if name == "patchnet" else 3
@@ -49,7 +49,7 @@ def test_the_parts_are_the_whole(name, frozen, training):
 def test_a_map_for_two_branches():
     model = create_model("resnet10t", num_classes=3, reduction=8, tokens="class+patches").eval()
     model.freeze(3)
-    first, rest = cut(model.backbone)
+    first, rest = split_at_frozen(model.backbone)
     images = torch.randn(2, 3, 64, 64)
     (maps,) = first(images).values()
     whole = model.backbone(images)
@@ -60,7 +60,7 @@ def test_a_map_for_two_branches():
 def test_a_frozen_backbone_leaves_nothing():
     model = create_model("resnet18", num_classes=3).eval()
     model.freeze("backbone")
-    first, rest = cut(model.backbone)
+    first, rest = split_at_frozen(model.backbone)
     images = torch.randn(1, 3, 64, 64)
     with torch.no_grad():
         torch.testing.assert_close(rest(first(images)["last"]), model.backbone(images))
@@ -76,15 +76,15 @@ def test_where_it_cannot_be_cut():
             return self.b(self.a(x) + x)
 
     with pytest.raises(ValueError, match="cannot be cut after a"):
-        Rest(Skip(), "a")
+        Tail(Skip(), "a")
     learning = create_model("resnet18", num_classes=3)
     with pytest.raises(ValueError, match="nothing is frozen"):
-        cut(learning.backbone)
+        split_at_frozen(learning.backbone)
 
 
 def test_norms_are_held():
     model = create_model("resnet18", num_classes=3)
-    model.hold_norms()
+    model.freeze_norm_statistics()
     norms = [m for m in model.backbone.modules() if isinstance(m, nn.BatchNorm2d)]
     assert norms
     assert not any(norm.training for norm in norms)
@@ -92,5 +92,5 @@ def test_norms_are_held():
     assert model.pool.training
     model.train()
     assert not any(norm.training for norm in norms)
-    model.hold_norms(False)
+    model.freeze_norm_statistics(False)
     assert all(norm.training for norm in norms)

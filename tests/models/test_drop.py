@@ -16,7 +16,7 @@ from rootpool.models import (
 )
 from rootpool.models.spec import ModelSpec
 from rootpool.nn import AdaptiveChannelDropout, make_pool
-from rootpool.recipes import SettingsError
+from rootpool.train import SettingsError
 from rootpool.train.settings import resolve
 from small_runs import CONFIG, assert_same_state, final, run, stopped_run
 
@@ -25,19 +25,20 @@ IMAGES = torch.rand(4, 1, 28, 28, generator=torch.Generator().manual_seed(0))
 
 def network(**options):
     torch.manual_seed(0)
-    return create_model("patchnet", "covariance", 3, drop="adaptive", **options)
+    return create_model("patchnet", "covariance", 3, channel_dropout="adaptive", **options)
 
 
 def test_it_is_before_the_covariance_and_drops_in_training_alone():
     model = network()
-    assert isinstance(model.pool.drop, AdaptiveChannelDropout)
+    assert isinstance(model.pool.channel_dropout, AdaptiveChannelDropout)
     # Channels with a small sum: where all agree, as at the start of a training, the rate is 0.
     features = matrices.random(4, 64, 7, 7).float()
     features = features - 0.8 * features.mean(1, keepdim=True)
     assert not torch.equal(model.pool(features), model.pool(features))
     assert torch.equal(model.eval().pool(features), model.pool(features))
     assert not isinstance(
-        create_model("patchnet", "covariance", 3).pool.drop, type(model.pool.drop)
+        create_model("patchnet", "covariance", 3).pool.channel_dropout,
+        type(model.pool.channel_dropout),
     )
 
 
@@ -48,7 +49,7 @@ def test_it_is_beside_the_class_token_too():
         3,
         reduction=8,
         tokens="class+patches",
-        drop="adaptive",
+        channel_dropout="adaptive",
     )
     assert sum(isinstance(m, AdaptiveChannelDropout) for m in model.modules()) == 1
 
@@ -60,8 +61,10 @@ def test_a_file_knows_it(tmp_path, name):
     loaded = load_checkpoint(tmp_path / name).eval()
     assert loaded.spec == model.spec
     assert torch.equal(loaded(IMAGES), model(IMAGES))
-    assert ModelSpec.from_json(model.spec.to_json()).drop == "adaptive"
-    assert "drop" not in create_model("patchnet").spec.to_json()  # files of before say the same
+    assert ModelSpec.from_json(model.spec.to_json()).channel_dropout == "adaptive"
+    assert (
+        "channel_dropout" not in create_model("patchnet").spec.to_json()
+    )  # files of before say the same
 
 
 def test_export_is_that_of_the_evaluation(tmp_path):
@@ -79,15 +82,21 @@ def test_export_is_that_of_the_evaluation(tmp_path):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: make_pool(8, drop="some"), "drop must be adaptive or None, got 'some'"),
-        (lambda: make_pool(8, "gap", drop="adaptive"), "before a covariance, and gap has none"),
         (
-            lambda: create_model("paper/alexnet", "gap", drop="adaptive"),
-            "original pooling of this network has no drop; leave it out",
+            lambda: make_pool(8, channel_dropout="some"),
+            "channel_dropout must be adaptive or None, got",
         ),
         (
-            lambda: create_model("patchnet", make_pool(64), drop="adaptive"),
-            "drop is for pools given by name",
+            lambda: make_pool(8, "gap", channel_dropout="adaptive"),
+            "before a covariance, and gap has none",
+        ),
+        (
+            lambda: create_model("paper/alexnet", "gap", channel_dropout="adaptive"),
+            "original pooling of this network has no channel_dropout; leave it out",
+        ),
+        (
+            lambda: create_model("patchnet", make_pool(64), channel_dropout="adaptive"),
+            "channel_dropout is for pools given by name",
         ),
     ],
 )
@@ -109,7 +118,7 @@ def test_a_run_that_is_resumed_draws_the_same_masks(tmp_path):
     model = {**CONFIG["model"], "method": "covariance", "drop": "adaptive"}
     config = {**CONFIG, "model": model, "hybrid": None}
     whole = run(tmp_path / "whole", config=config)
-    assert isinstance(whole.module.model.pool.drop, AdaptiveChannelDropout)
+    assert isinstance(whole.module.model.pool.channel_dropout, AdaptiveChannelDropout)
     stopped_run(tmp_path / "stopped", 7, config=config)
     run(tmp_path / "stopped", resume=True, config=config)
     assert_same_state(final(tmp_path / "stopped"), final(tmp_path / "whole"))
@@ -125,7 +134,7 @@ def test_from_the_command_line_to_predictions(tmp_path, capsys):
         "data: {transform: resized-crop, crop: 64, batch_size: 4, workers: 0}\n"
         "trainer: {max_epochs: 1, accelerator: cpu}\n"
     )
-    command = ["train", f"--recipe={own}", f"--data={data}", f"--output={folder}"]
+    command = ["train", str(own), f"--data={data}", f"--output={folder}"]
     assert main([*command, "--show"]) == 0
     assert "drop: adaptive" in capsys.readouterr().out
     assert main(command) == 0

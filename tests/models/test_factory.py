@@ -9,7 +9,7 @@ import torchvision
 from torch import nn
 
 import matrices
-from rootpool.models import PRESETS, create_model, names
+from rootpool.models import PRESETS, create_model, list_models
 from rootpool.models.torchvision_backbones import torchvision_backbone
 from rootpool.nn import METHODS, CovariancePool, Exact, SVDTrunc
 
@@ -130,12 +130,12 @@ def test_reduction(name, pool, reduction, width):
 
 
 def test_names():
-    found = names()
+    found = list_models()
     assert len(found) == len(set(found)) > 1000
     assert [*PRESETS] == found[: len(PRESETS)]
     assert {"resnet50", "torchvision/alexnet", "torchvision/convnext_tiny"} <= set(found)
     assert not any("torchvision/vit" in name for name in found)
-    assert names("torchvision/alex*") == ["torchvision/alexnet"]
+    assert list_models("torchvision/alex*") == ["torchvision/alexnet"]
 
 
 # One of each kind that torchvision has, but for those tested above and convnext.
@@ -145,7 +145,7 @@ KINDS += ["mobilenet_v3_small", "regnet_y_400mf", "resnet18", "shufflenet_v2_x0_
 
 @pytest.mark.parametrize("name", KINDS)
 def test_kinds_of_torchvision(name):
-    assert f"torchvision/{name}" in names()
+    assert f"torchvision/{name}" in list_models()
     backbone = torchvision_backbone(name)
     features = backbone(matrices.random(2, 3, 64, 64, dtype=torch.float32))
     assert features.shape[:2] == (2, backbone.num_features)

@@ -5,7 +5,7 @@ import timm
 import torch
 from torch import nn
 
-from rootpool.models import Frozen, Stages
+from rootpool.models import PooledClassifier, Stages
 from rootpool.nn import BranchPool, CovariancePool, Length
 
 
@@ -92,12 +92,15 @@ def test_training_end_to_end_and_frozen(freeze):
     backbone = Stages(network(zero_init_last=False), ["layer1", "layer2"], image_size=64)
     before = copy.deepcopy(backbone.state_dict())
     pool = two_stage_head(backbone.channels)
-    model = nn.Sequential(
-        Frozen(backbone) if freeze else backbone, pool, nn.Linear(pool.out_features, 2)
-    ).train()
+    model = PooledClassifier(backbone, pool, nn.Linear(pool.out_features, 2))
+    if freeze:
+        model.freeze("backbone")
+    model.train()
     optimizer = torch.optim.SGD((p for p in model.parameters() if p.requires_grad), 0.1)
     nn.functional.cross_entropy(model(images()), torch.tensor([0, 1])).backward()
-    assert all(p.grad.abs().sum() > 0 for p in model[1:].parameters())
+    assert all(
+        p.grad.abs().sum() > 0 for part in (model.pool, model.classifier) for p in part.parameters()
+    )
     optimizer.step()
     after = backbone.state_dict()
     unchanged = [name for name in before if torch.equal(before[name], after[name])]

@@ -8,9 +8,7 @@ import torch
 from torch import nn
 
 from rootpool.models import (
-    Frozen,
     create_model,
-    export_program,
     list_models,
     load_checkpoint,
     parameter_groups,
@@ -63,7 +61,7 @@ def test_without_classes_the_output_is_the_pooled_vector():
     "change",
     [
         lambda model: setattr(model, "classifier", nn.Linear(model.pool.out_features, 2)),
-        lambda model: setattr(model, "backbone", Frozen(model.backbone)),
+        lambda model: model.freeze("backbone"),
     ],
     ids=["classifier", "frozen"],
 )
@@ -84,13 +82,6 @@ def test_layers_that_no_description_has_are_loaded_into_a_model(tmp_path):
     with pytest.raises(ValueError, match="does not say how its network was made"):
         load_checkpoint(tmp_path / "model.pt")
     load_checkpoint(tmp_path / "model.pt", model)
-
-
-def test_a_frozen_backbone_can_be_exported_without_an_example():
-    model = create_model("patchnet", "isqrt-cov", 3)
-    model.backbone = Frozen(model.backbone)
-    assert model.num_features == 64
-    assert export_program(model.eval()).module()(torch.zeros(2, 1, 28, 28)).shape == (2, 3)
 
 
 def test_options_of_the_pooling_survive_a_file(tmp_path):

@@ -8,7 +8,7 @@ import torch
 import matrices
 from host_waits import Waits
 from rootpool.nn import AdaptiveChannelDropout, CovariancePool, covariance, covariance_pool
-from rootpool.nn.channel_dropout import drop_rate
+from rootpool.nn.follow_ups import drop_rate
 
 
 def opposed(*shape):
@@ -102,15 +102,15 @@ def test_its_weights_learn_and_nothing_waits():
 
 def test_in_a_pooling():
     X = opposed(3, 8, 5).float()
-    pool = CovariancePool(8, "covariance", drop=AdaptiveChannelDropout())
-    assert "drop.convolution.weight" in pool.state_dict()
-    assert not any(key.startswith("drop") for key in CovariancePool(8).state_dict())
+    pool = CovariancePool(8, "covariance", channel_dropout=AdaptiveChannelDropout())
+    assert "channel_dropout.convolution.weight" in pool.state_dict()
+    assert not any(key.startswith("channel_dropout") for key in CovariancePool(8).state_dict())
     torch.manual_seed(3)
     trained = pool(X)
     torch.manual_seed(3)
-    assert torch.allclose(trained, covariance_pool(pool.drop(X), "covariance"))
+    assert torch.allclose(trained, covariance_pool(pool.channel_dropout(X), "covariance"))
     pool.eval()
-    assert torch.allclose(pool(X), covariance_pool(pool.drop(X), "covariance"))
+    assert torch.allclose(pool(X), covariance_pool(pool.channel_dropout(X), "covariance"))
     assert torch.export.export(pool, (X,)).module()(X).shape == (3, 36)
 
 

@@ -34,7 +34,7 @@ def test_per_sample_gradients():
     assert torch.allclose(got, torch.stack([torch.func.grad(loss)(weight, x) for x in X]))
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", [name for name in METHODS if "published" not in name])
 def test_forward_mode_of_every_method_is_that_of_its_backward(method):
     """Whatever a method calls its derivative, both modes have the same."""
     X = matrices.random(2, 3, 5)
@@ -49,7 +49,7 @@ def test_forward_mode_of_every_method_is_that_of_its_backward(method):
     assert torch.allclose(tangent, forward)
 
 
-@pytest.mark.parametrize("method", ["exact", "svd-pade", "learned-power", "log"])
+@pytest.mark.parametrize("method", ["exact", "svd-pade", "log"])
 def test_forward_mode_inside_a_compiled_function_is_an_error_or_right(method):
     X, V = matrices.random(2, 3, 5), matrices.random(2, 3, 5, seed=1)
     push = lambda X: torch.func.jvp(lambda X: covariance_pool(X, method), (X,), (V,))[1]  # noqa: E731

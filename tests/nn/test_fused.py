@@ -70,16 +70,18 @@ def edge_case(kind, N):
 
 
 @pytest.mark.parametrize("name", ROOTS)
-@pytest.mark.parametrize("N", [1, 2, 4, 6, 9])
 @pytest.mark.parametrize(
-    "kind",
-    ["zero", "constant", "dead channels", "duplicate channels", "one hot", "repeated", "ordinary",
-     "one zero map among others"],
+    ("kind", "N"),
+    [("zero", 4), ("constant", 1), ("dead channels", 4), ("duplicate channels", 9), ("one hot", 6),
+     ("repeated", 8), ("one zero map among others", 9)],
 )  # fmt: skip
-def test_edge_cases_are_finite(kind, N, name):
-    X = edge_case(kind, N)
-    assert covariance_pool(X, name).isfinite().all()
-    assert gradient(X, name).isfinite().all()
+def test_edge_cases_have_the_value_of_the_covariance(kind, N, name):
+    """The root of rounding errors of the covariance is what the two may differ by."""
+    X, method = edge_case(kind, N), METHODS[name]()
+    value = covariance_pool(X, method, output="matrix")
+    expected = method(covariance(X))
+    assert torch.allclose(value, expected, rtol=1e-7, atol=1e-7 * max(1, float(X.abs().max())))
+    assert gradient(X, method).isfinite().all()
 
 
 @pytest.mark.parametrize("N", [4, 9])
@@ -91,7 +93,7 @@ def test_edge_cases_are_finite(kind, N, name):
         (1e-30, torch.float32, "exact"),
         (1e30, torch.float32, "exact"),
         # Those of the paper have an absolute floor below.
-        *((1e250, torch.float64, n) for n in ROOTS if n != "exact" and METHODS[n].homogeneous),
+        *((1e250, torch.float64, n) for n in ROOTS if n not in ("exact", "seb")),
         (1e20, torch.float32, "svd-taylor"),
     ],
 )
@@ -211,7 +213,7 @@ def test_half_precision_features(dtype):
     assert relative_error(out.double(), covariance_pool(X.double())) < torch.finfo(dtype).eps
 
 
-def test_non_contiguous_features_and_gradients():
+def test_non_contiguous_features_and_gradient():
     X = matrices.random(5, 2, 6).permute(1, 2, 0).requires_grad_()
     out = covariance_pool(X)
     weight = matrices.random(out.shape[1], out.shape[0]).mT
@@ -227,7 +229,7 @@ def test_empty_batch():
     assert X.grad.shape == X.shape
 
 
-@pytest.mark.parametrize("name", ["exact", "svd-taylor", "svd-topn", "svd-newton", "learned-power"])
+@pytest.mark.parametrize("name", ["exact", "svd-taylor", "svd-topn", "svd-newton"])
 @pytest.mark.parametrize("output", ["triangle", "matrix"])
 def test_compile_without_graph_breaks(name, output):
     def loss(X):
@@ -345,7 +347,7 @@ def accelerator(monkeypatch):
     """Tensors that count as being on another device."""
     monkeypatch.setattr(fused, "_on_cpu", lambda tensor: False)
     threads = []
-    for name in ("_decompose", "_gradients"):
+    for name in ("_decompose", "_gradient"):
         whole = getattr(fused, name)
 
         def spy(*args, whole=whole):

@@ -37,7 +37,7 @@ def step(X, weight, **options):
 def penalty(X, weight, group=None):
     """The gradient of a gradient."""
     X = X.clone().requires_grad_()
-    Y = Whitening(4, group=group)(X)
+    Y = Whitening(4, process_group=group)(X)
     (g,) = torch.autograd.grad((Y.sin() * weight).sum(), X, create_graph=True)
     g.square().sum().backward()
     return X.grad
@@ -72,10 +72,10 @@ def worker(rank, port, X, weight, images, results):
     share = slice(4 * rank, 4 * rank + 4)
     results[rank, "penalty"] = as_lists(penalty(X[share], weight[share]))
     both, alone = dist.new_group([0, 1]), [dist.new_group([r]) for r in (0, 1)]
-    results[rank, "both"] = as_lists(step(X[share], weight[share], group=both))
-    results[rank, "alone"] = as_lists(step(X[share], weight[share], group=alone[rank]))
+    results[rank, "both"] = as_lists(step(X[share], weight[share], process_group=both))
+    results[rank, "alone"] = as_lists(step(X[share], weight[share], process_group=alone[rank]))
     try:
-        step(X[share], weight[share], group=alone[1 - rank])
+        step(X[share], weight[share], process_group=alone[1 - rank])
     except ValueError as error:
         results[rank, "stranger"] = str(error)
     model = nn.parallel.DistributedDataParallel(network())

@@ -5,59 +5,54 @@ import math
 import pytest
 
 from rootpool.nn import METHODS
-from rootpool.recipes import (
-    HYBRID,
+from rootpool.train import (
     SettingsError,
     apply_overrides,
     families,
     load_recipe,
     merge,
-    methods,
     recipe,
-    recipe_names,
+    resolve,
 )
-from rootpool.train.settings import hybrid_schedule, resolve
-
-
-@pytest.mark.parametrize("name", recipe_names())
-def test_every_recipe_can_be_used(name):
-    made = load_recipe(name)
-    settings = resolve(made.config)
-    assert made.name == name
-    assert settings.model.method == made.method
-    assert (settings.hybrid is not None) == (made.protocol == HYBRID)
-    if settings.hybrid is not None:
-        assert settings.hybrid.start != made.method
-        assert hybrid_schedule(settings).decay_epoch == settings.model.milestones[-1]
 
 
 @pytest.mark.parametrize("family", families())
-def test_every_family_has_the_methods_that_the_paper_compares(family):
-    for method in ("gap", "isqrt-cov", "mpn-cov", "svd-pade"):
-        assert recipe(family, method).name == f"{family}-{method}"
+def test_every_family_can_be_used(family):
+    for method in ("gap", "exact"):
+        made = recipe(family, method)
+        settings = resolve(made.config)
+        assert made.name == f"{family}-{method}"
+        assert (settings.model.method, settings.hybrid) == (method, None)
+
+
+@pytest.mark.parametrize("family", [name for name, f in families().items() if f.hybrid])
+def test_a_hybrid_training_warms_up_until_the_last_decay(family):
+    made = recipe(family, "exact", hybrid=True)
+    settings = resolve(made.config)
+    assert made.name == f"{family}-exact-hybrid"
+    assert settings.hybrid.decay_epoch == settings.model.milestones[-1]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_can_be_used(method):
+    assert resolve(recipe("patches", method).config).model.method == method
 
 
 def test_a_family_can_go_without_what_its_base_has():
     base, head = families()["birds-lite"], families()["birds-head"]
-    assert (list(base.protocols), base.stands_for) == ([HYBRID], "birds")
-    assert (head.protocols, head.stands_for, head.layout) == ({}, None, None)
-    assert recipe("birds-whole", "exact").needs["--weights"] == "a checkpoint of birds-head-exact"
-
-
-def test_names_read_from_the_source_are_those_of_the_classes():
-    ours = {n: m for n, m in METHODS.items() if m.__module__.startswith("rootpool.")}
-    assert methods._written() == {name: method.source for name, method in ours.items()}
+    assert (base.hybrid, base.reported_as) == ({"switch_epoch": 4, "warmup_epochs": 1}, "birds")
+    assert (head.hybrid, head.reported_as, head.layout) == (None, None, None)
 
 
 def test_imagenet_settings_of_the_appendix():
-    alexnet = load_recipe("alexnet-imagenet-svd-pade-hybrid").config
+    alexnet = recipe("alexnet-imagenet", "svd-pade", hybrid=True).config
     assert math.isclose(alexnet["model"]["lr"], 10**-1.1)
     assert alexnet["model"]["weight_decay"] == 5e-4
     assert alexnet["model"]["milestones"] == [10, 20]
     assert (alexnet["trainer"]["max_epochs"], alexnet["data"]["batch_size"]) == (30, 128)
     assert alexnet["hybrid"]["warmup_epochs"] == 1
-    for name in ("resnet50-imagenet-exact-hybrid", "resnet101-imagenet-exact-hybrid"):
-        resnet = load_recipe(name).config
+    for name in ("resnet50-imagenet", "resnet101-imagenet"):
+        resnet = recipe(name, hybrid=True).config
         assert math.isclose(resnet["model"]["lr"], 10**-1.1)
         assert resnet["model"]["weight_decay"] == 1e-4
         assert resnet["model"]["milestones"] == [30, 45]
@@ -77,8 +72,8 @@ def test_fine_grained_settings_of_the_appendix(family):
 
 
 def test_fine_tuning_starts_from_the_best_training_of_the_method():
-    assert recipe("birds", "exact").needs["--weights"].endswith("resnet50-imagenet-exact-hybrid")
-    assert recipe("birds", "gap").needs["--weights"].endswith("resnet50-imagenet-gap")
+    assert recipe("birds", "exact").needs["--weights"].endswith("--method exact --hybrid")
+    assert recipe("birds", "gap").needs["--weights"].endswith("resnet50-imagenet --method gap")
 
 
 def test_one_method_may_have_other_settings():
@@ -95,9 +90,13 @@ def test_a_changed_recipe_does_not_change_the_next():
     ("call", "message"),
     [
         (lambda: load_recipe("alexnet-svd-pade"), "unknown recipe .*; did you mean alexnet"),
-        (lambda: recipe("cats", "exact"), "unknown family of recipes 'cats'"),
-        (lambda: recipe("patches", "pade"), "unknown method 'pade'; did you mean svd-pade"),
-        (lambda: recipe("birds", "exact", "hybrid"), "birds has no recipe 'hybrid' for exact"),
+        (lambda: recipe("cats", "exact"), "unknown recipe 'cats'"),
+        (
+            lambda: recipe("birds", hybrid=True),
+            "birds has no hybrid schedule; leave out hybrid, or",
+        ),
+        (lambda: recipe("patches", "gap", hybrid=True), "there is no hybrid training of gap: it b"),
+        (lambda: recipe("patches", "isqrt-cov", True), "no hybrid training of isqrt-cov"),
         (lambda: load_recipe("nowhere.yaml"), r"there is no recipe nowhere\.yaml"),
     ],
 )
@@ -110,13 +109,18 @@ def test_what_there_is_not_is_named(call, message):
 # A user's own
 
 
-@pytest.mark.parametrize("base", ["patches-svd-trunc", "patches"])
-def test_an_own_recipe_on_top_of_ours(base, tmp_path):
-    (tmp_path / "mine.yaml").write_text(f"base: {base}\nmodel: {{lr: 0.02}}\n")
-    mine = load_recipe(str(tmp_path / "mine.yaml"))
-    assert mine.name == "mine"
-    expected = load_recipe(base) if base in recipe_names() else families()[base]
-    assert mine.config == merge(expected.config, {"model": {"lr": 0.02}})
+def test_an_own_recipe_on_top_of_ours(tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("base: patches\nmodel: {lr: 0.02, method: svd-topn}\n")
+    mine, ours = load_recipe(str(file)), recipe("patches", "svd-topn")
+    assert (mine.name, mine.family, mine.method) == ("mine", "patches", "svd-topn")
+    assert mine.config == merge(ours.config, {"model": {"lr": 0.02}})
+    other, ours = load_recipe(str(file), "exact", hybrid=True), recipe("patches", hybrid=True)
+    assert other.name == "mine-exact-hybrid"
+    assert other.config == merge(ours.config, {"model": {"lr": 0.02}})
+    file.write_text("model: {lr: 0.02}\n")
+    with pytest.raises(SettingsError, match=r"mine\.yaml has no hybrid schedule; give one"):
+        load_recipe(str(file), hybrid=True)
 
 
 @pytest.mark.parametrize(

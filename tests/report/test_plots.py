@@ -11,14 +11,12 @@ from matplotlib.colors import to_hex
 from rootpool.report.plots import (
     confusion_pairs,
     dots_with_spread,
-    learning_curve_panels,
     learning_curves,
     paired_differences,
     spectrum_over_training,
     speed_bars,
 )
-from rootpool.report.plots.palette import FAINT, MUTED, PAPER, STYLES, styles
-from rootpool.report.plots.run_styles import run_styles
+from rootpool.report.plots.palette import PAPER, STYLES, run_styles, styles
 from rootpool.report.svg import inline_svg
 from sample_page import PLOTS
 
@@ -93,55 +91,6 @@ def test_a_line_is_the_mean_over_seeds_in_a_band_of_one_deviation():
         assert [ends.min(), ends.max()] == pytest.approx(expected)
 
 
-def test_hybrid_is_dashed_and_every_run_is_in_the_legend():
-    figure = learning_curves(CURVES)
-    styles_of_lines = {line.get_linestyle() for line in lines_of(figure.axes[0], "svd-pade")}
-    assert styles_of_lines == {"-", "--"}
-    labels = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert labels == [f"{method}, {protocol}" for method, protocol in RUNS]
-    assert "bands: ± one standard deviation over 3 seeds" in figure.get_supxlabel()
-
-
-def test_one_seed_has_no_band():
-    figure = learning_curves([record for record in CURVES if record["seed"] == 0])
-    assert not figure.axes[0].collections
-    assert "bands" not in figure.get_supxlabel()
-
-
-@pytest.mark.parametrize("draw", [learning_curves, learning_curve_panels])
-def test_switch_and_decays_lie_between_epochs(draw):
-    figure = draw(CURVES, switch_epoch=4, decay_epochs=(3, 5))
-    for axes in figure.axes:
-        marks = [line for line in axes.lines if line.get_color() == MUTED.light]
-        places = {line.get_xdata()[0]: line.get_linestyle() for line in marks}
-        assert places == {2.5: ":", 3.5: "-", 4.5: ":"}
-    assert {"switch", "rate decay"} <= set(texts(figure))
-
-
-def test_panels_show_one_method_each_before_the_others():
-    figure = learning_curve_panels(CURVES)
-    assert [axes.get_title(loc="left") for axes in figure.axes] == ["gap", "svd-pade"]
-    gap, pade = figure.axes
-    assert len(lines_of(gap, "gap")) == 1
-    assert len([line for line in gap.lines if line.get_color() == FAINT.light]) == 2
-    assert len(lines_of(pade, "svd-pade")) == 2
-
-
-def test_unknown_methods_look_the_same_in_panels_and_together():
-    records = [dict(r, run=r["method"] + "?", method=r["method"] + "?") for r in CURVES]
-    together, apart = learning_curves(records), learning_curve_panels(records)
-    colours = [line.get_color() for line in together.axes[0].lines]
-    assert [axes.lines[-1].get_color() for axes in apart.axes] == colours
-    assert len(set(colours)) == 2
-
-
-@pytest.mark.parametrize("width", [3.5, 7.5])
-def test_panels_hide_the_empty_places(width):
-    records = [dict(CURVES[0], run=f"run {i}", method=f"run {i}") for i in range(10)]
-    visible = [a for a in learning_curve_panels(records, width=width).axes if a.get_visible()]
-    assert len(visible) == 10
-
-
 SPECTRA = [
     {"run": run, "method": run, "step": step, "epoch": 0, "condition_mean": factor * 10**step}
     for run, factor in (("exact", 1.0), ("svd-pade", 3.0))
@@ -168,13 +117,6 @@ def test_values_that_are_not_finite_are_left_out_and_counted(bad):
     assert "2 values not finite, left out" in figure.get_supxlabel()
 
 
-def test_a_run_without_a_finite_value_does_not_stop_the_others():
-    records = [dict(r, condition_mean=math.nan) if r["run"] == "exact" else r for r in SPECTRA]
-    figure = spectrum_over_training(records)
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["svd-pade"]
-    assert "5 values not finite" in figure.get_supxlabel()
-
-
 # --------------------------------------------------------------------------------------------------
 # By name
 
@@ -191,13 +133,8 @@ def test_dots_are_sorted_by_mean():
     means = [container.lines[0].get_xdata()[0] for container in axes.containers]
     assert means == sorted(means)
     assert means[0] == pytest.approx(-statistics.mean(value("gap", s, 5) for s in range(3)))
-    hollow = [c.lines[0].get_markerfacecolor() == PAPER.light for c in axes.containers]
+    hollow = [c.lines[0].get_markerfacecolor() == PAPER for c in axes.containers]
     assert hollow == ["hybrid" in label for label in labels(axes)]
-
-
-def test_a_failed_seed_is_left_out_of_the_dots_and_counted():
-    figure = dots_with_spread([*LAST, dict(LAST[0], seed=9, val_error=math.nan)])
-    assert "1 value not finite, left out" in figure.get_supxlabel()
 
 
 def test_differences_are_sorted_and_filled_where_clear_of_zero():
@@ -213,7 +150,7 @@ def test_differences_are_sorted_and_filled_where_clear_of_zero():
     assert list(zero.get_xdata()) == [0, 0]
     dots = [line for line in others if len(line.get_xdata()) == 1]
     assert [dot.get_xdata()[0] for dot in dots] == [-2.0, 0.5, 1.0, 3.0]
-    assert [dot.get_markerfacecolor() != PAPER.light for dot in dots] == [True, False, False, True]
+    assert [dot.get_markerfacecolor() != PAPER for dot in dots] == [True, False, False, True]
     assert dots[0].get_color() == STYLES["exact"].colour
     intervals = [tuple(line.get_xdata()) for line in others if len(line.get_xdata()) == 2]
     assert intervals == [(-3.0, -1.0), (-1.0, 2.0), (1.0, 5.0)]
@@ -222,7 +159,7 @@ def test_differences_are_sorted_and_filled_where_clear_of_zero():
 def test_a_correction_overrules_the_interval():
     row = {"label": "a", "mean": -2.0, "low": -3.0, "high": -1.0, "clear": False}
     dot = paired_differences([row]).axes[0].lines[-1]
-    assert dot.get_markerfacecolor() == PAPER.light
+    assert dot.get_markerfacecolor() == PAPER
 
 
 def test_speeds_are_logarithmic_and_relative_to_the_fastest():

@@ -4,9 +4,8 @@ import pytest
 import yaml
 
 from rootpool import cli
-from rootpool.analysis import write_records
-from rootpool.report import runs_page
-from rootpool.report.runs import group_runs, read_run
+from rootpool.report import group_runs, read_run, runs_page, write_records
+from rootpool.report.records import to_json
 
 
 def make_run(folder, errors, *, seed=0, method="exact", lr=0.1, **files):
@@ -97,7 +96,8 @@ def test_with_one_seed_runs_are_compared_image_by_image(tmp_path):
             method=name,
             config={"data": {"root": "elsewhere"}} if name == "other" else {},
         )
-        (folder / "missed.json").write_text(f'{{"images": 8, "missed": {missed}}}')
+        end = {"seconds": 1.0, "classes": 4, "images": 8, "missed": missed, "diverged": None}
+        (folder / "result.json").write_text(to_json(end))
     page = runs_page([tmp_path / name for name in ("exact", "gap", "other")])
     header, _, *found = rows(page, "Differences")
     # The differences 0, 0, 100, 100, 0, 0, 0, 0 have a mean of 25 and a standard error of 16.37; other
@@ -107,10 +107,36 @@ def test_with_one_seed_runs_are_compared_image_by_image(tmp_path):
     assert "picture" not in page.markdown().split("## Differences")[1].split("## ")[0]
 
 
-def test_a_damaged_list_of_missed_images_is_named(tmp_path):
+def test_the_result_of_a_run_that_has_ended(tmp_path):
+    folder = make_run(tmp_path / "a", [40.0], config={"hybrid": None})
+    run = read_run(folder)
+    assert (run.hybrid, run.right, run.seconds, run.classes, run.images) == (False, *[None] * 4)
+    end = {
+        "seconds": 1.5,
+        "classes": 9,
+        "images": 3,
+        "missed": [1],
+        "diverged": {"epoch": 0, "step": 4},
+    }
+    (folder / "result.json").write_text(to_json(end))
+    run = read_run(folder)
+    assert run.right.tolist() == [True, False, True]
+    assert (run.seconds, run.classes, run.images) == (1.5, 9, 3)
+    assert run.diverged == {"epoch": 0, "step": 4}
+    hybrid = make_run(tmp_path / "b", [40.0], config={"hybrid": {"switch_epoch": 1}})
+    assert group_runs([read_run(hybrid)])[0].tags["protocol"] == "hybrid"
+
+
+def test_labels_that_are_given_make_the_groups(tmp_path):
+    runs = [read_run(make_run(tmp_path / f"{s}", [30.0], seed=s)) for s in range(3)]
+    groups = group_runs(runs, ["mine", "yours", "mine"])
+    assert [(group.label, len(group.runs)) for group in groups] == [("mine", 2), ("yours", 1)]
+
+
+def test_a_damaged_result_is_named(tmp_path):
     folder = make_run(tmp_path / "a", [40.0])
-    (folder / "missed.json").write_text("{")
-    with pytest.raises(ValueError, match=r"missed\.json is corrupt"):
+    (folder / "result.json").write_text("{")
+    with pytest.raises(ValueError, match=r"result\.json is corrupt"):
         runs_page([folder])
 
 

@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from rootpool.analysis.timing import machine
+from rootpool.machine import machine
 
 from .checks import THRESHOLD, UNMEASURED
 from .corpus import GROUP, Group, groups, parse_case

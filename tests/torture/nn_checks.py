@@ -16,7 +16,6 @@ from rootpool.nn import (
     METHODS,
     WHITENING_METHODS,
     CholeskyWhitening,
-    ISqrtCov,
     Length,
     MatrixLog,
     NewtonWhitening,
@@ -387,36 +386,6 @@ def schulz_gradient(
     return where(~rough, {"|g - g by torch|": ratio(g - expected, scale)})
 
 
-def lyapunov_gradient(
-    iterations: int,
-    compute: torch.dtype,
-    batch: FeatureBatch,
-    outputs: Outputs,
-    upstream: Upstream,
-    g: Tensor,
-) -> Figures:
-    """Against the equation solved in the eigenbasis, number by number, as many steps of it."""
-    U = complete(batch.U)
-    lam = torch.cat([batch.s.square(), batch.s.new_zeros(len(batch), batch.d)], 1)[:, : batch.d]
-    q = newton_schulz_of(lam, iterations)
-    norm = q.norm(dim=1)[:, None, None]
-    b, weight = (q / torch.where(norm == 0, 1, norm)[:, 0]), 1 / torch.where(norm == 0, 1, norm)
-    for _ in range(iterations):
-        one, other = b.unsqueeze(-1), b.unsqueeze(-2)
-        weight = weight * (1.5 - 0.5 * (one.square() + other.square() - one * other))
-        b = 1.5 * b - 0.5 * b**3
-    one, other = b.unsqueeze(-1), b.unsqueeze(-2)
-    weight = weight * (one + other - 1.5 * one * other)
-    S = symmetric(upstream[0].double())
-    Y = U @ (weight * (U.mT @ S @ U)) @ U.mT
-    expected = 2 * Y @ batch.A
-    expected = (expected - expected.mean(-1, keepdim=True)) / math.sqrt(batch.R.shape[-1])
-    rough = (batch.grain(1) > 1.5 * batch.eps) | (cast(batch, compute) > 1e4)
-    # Errors grow by up to 1.5 per step in the root, and in the equation that is solved with it.
-    scale = 2.25**iterations * unit(batch, compute, size(expected) + size(S), degree=0)
-    return where(~rough, {"|g - g by numbers|": ratio(g - expected, scale * cast(batch, compute))})
-
-
 # --------------------------------------------------------------------------------------------------
 # What must work
 
@@ -509,16 +478,11 @@ def pool(method: object, compute: torch.dtype | None, batch: FeatureBatch, X: Te
 
 def spectral(name: str, compute: torch.dtype) -> Check:
     values = {
-        "newton-exact": functools.partial(isqrt_value, compute),
         "newton-fused": functools.partial(isqrt_value, compute),
-        "learned-mixture": None,  # a root to a few per cent only
         "seb": functools.partial(seb_value, compute),
-        "box-cox": functools.partial(box_cox_value, compute),
     }
     gradients = {
         "exact": functools.partial(exact_gradient, compute),
-        "newton-exact": functools.partial(exact_gradient, compute),
-        "learned-power": functools.partial(exact_gradient, compute),
         "svd-newton": functools.partial(schulz_gradient, 10, True, compute),
         "newton-fused": functools.partial(schulz_gradient, 5, True, compute),
     }
@@ -553,6 +517,7 @@ def through_covariance(name: str, compute: torch.dtype) -> Check:
         "log-cholesky": (log_cholesky_value, 1),
         "brownian": (brownian_value, 1),
         "isice": (isice_value, 0),
+        "box-cox": (box_cox_value, 1),
     }.get(name, (None, 2))
     status = (
         functools.partial(log_status, METHODS[name]().ridge, compute)
@@ -571,21 +536,6 @@ def through_covariance(name: str, compute: torch.dtype) -> Check:
         None if name == "gap" else status,
         applies=functools.partial(applies, compute),
         company=name == "isqrt-cov",
-    )
-
-
-def lyapunov(iterations: int) -> Check:
-    """Newton-Schulz to convergence; in float32 the errors of so many steps are too large to see others."""
-    compute = torch.float64
-    status = functools.partial(squares, 1, compute)
-    return Check(
-        functools.partial(pool, ISqrtCov(iterations, backward="lyapunov"), compute),
-        where_in_range(functools.partial(isqrt_value, iterations=iterations), compute),
-        where_in_range(functools.partial(lyapunov_gradient, iterations), compute),
-        status,
-        status,
-        applies=functools.partial(fits, compute),
-        company=True,
     )
 
 
@@ -676,7 +626,13 @@ def svd_status(batch: FeatureBatch) -> Tensor:
     return torch.where(far_from_zero(batch) & ~singular, MUST, MAY)
 
 
-SPECTRAL = [name for name, method in METHODS.items() if issubclass(method, SpectralRoot)]
+# Gradients as published promise nothing, and studies may have registered methods of their own.
+PLAIN = [
+    name
+    for name, method in METHODS.items()
+    if method.source != "published" and method.__module__.startswith("rootpool.")
+]
+SPECTRAL = [name for name in PLAIN if issubclass(METHODS[name], SpectralRoot)]
 
 FEATURE_CHECKS = {
     **{
@@ -684,13 +640,16 @@ FEATURE_CHECKS = {
         for name in SPECTRAL
         for suffix, compute in COMPUTE.items()
     },
-    **{f"{name} by default": by_default(name) for name in SPECTRAL if METHODS[name].narrow},
+    **{
+        f"{name} by default": by_default(name)
+        for name in SPECTRAL
+        if METHODS[name].low_precision_ok
+    },
     **{
         name + suffix: through_covariance(name, compute)
-        for name in (*(name for name in METHODS if name not in SPECTRAL), "gap")
+        for name in (*(n for n in PLAIN if n not in SPECTRAL), "gap")
         for suffix, compute in COMPUTE.items()
     },
-    "isqrt-cov 15, lyapunov": lyapunov(15),
     "svd-topn 2": Check(
         functools.partial(pool, SVDTopN(2), torch.float64),
         value_status=functools.partial(ends_of_range, torch.float64),

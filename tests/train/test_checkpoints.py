@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 import hostile
 from rootpool.cli import main
 from rootpool.files import write_atomically
-from rootpool.recipes import SettingsError
+from rootpool.train import SettingsError
 from rootpool.train.checkpoints import RESUMED, AtomicCheckpointIO
 from rootpool.train.evaluation import load_run
 
@@ -75,7 +75,7 @@ FAST += ["trainer.num_sanity_val_steps=0", "trainer.accelerator=cpu"]
 
 def train(*options, epochs=1):
     """The arguments of a short training."""
-    return ["train", "--recipe=patches-gap", *options, *FAST, f"trainer.max_epochs={epochs}"]
+    return ["train", "patches", "--method=gap", *options, *FAST, f"trainer.max_epochs={epochs}"]
 
 
 @pytest.fixture(scope="module")
@@ -159,7 +159,7 @@ def test_a_run_that_began_with_weights_of_its_backbone_can_be_evaluated(tmp_path
     recipe = tmp_path / "mine.yaml"
     options = f"{{weights: {backbone}, in_chans: 1}}"
     recipe.write_text(f"model: {{backbone: resnet10t, method: gap, backbone_options: {options}}}\n")
-    begun = ["train", f"--recipe={recipe}", f"--output={tmp_path / 'run'}", "data.batch_size=8"]
+    begun = ["train", str(recipe), f"--output={tmp_path / 'run'}", "data.batch_size=8"]
     assert main([*begun, *FAST, "trainer.max_epochs=1"]) == 0
     backbone.unlink()
     assert main(["evaluate", str(tmp_path / "run" / "last.ckpt")]) == 0

@@ -9,8 +9,7 @@ import matrices
 import oracles
 from rootpool.models import create_model
 from rootpool.nn import CovariancePool
-from rootpool.recipes import SettingsError, load_recipe
-from rootpool.train import OrthogonalGradient, prepare, resolve
+from rootpool.train import OrthogonalGradient, SettingsError, load_recipe, prepare, resolve
 from rootpool.train.conditioning import layer_before, optimal_rate
 from rootpool.train.quiet import quiet_lightning
 
@@ -103,7 +102,7 @@ def test_bad_settings():
 
 @pytest.mark.slow
 def test_one_key_of_a_recipe(tmp_path):
-    config = load_recipe("patches-exact").config | {"conditioning": "nog+olr"}
+    config = load_recipe("patches").config | {"conditioning": "nog+olr"}
     config["trainer"] = {**config["trainer"], "max_steps": 2, "limit_val_batches": 1}
     run = prepare(resolve(config), tmp_path, progress=False)
     (callback,) = [c for c in run.trainer.callbacks if isinstance(c, OrthogonalGradient)]

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 STEPS, BATCH = 4, 32
 COMMON = [
-    "--recipe=patches-exact",
+    "patches",
     "model.backbone_options={norm: false}",  # batch norm sees half a batch in each process
     "model.lr=0.01",
     f"data.batch_size={BATCH}",

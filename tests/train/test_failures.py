@@ -11,7 +11,7 @@ from pathlib import Path
 import lightning.pytorch as pl
 import pytest
 
-from rootpool.recipes import merge
+from rootpool.train import merge
 from rootpool.train.failures import explained_deaths
 from small_runs import BATCHES, CONFIG, EPOCHS, final, run
 
@@ -86,7 +86,7 @@ def alive(pid: int) -> bool:
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="needs /proc to find rank 1")
 @pytest.mark.slow
 def test_one_rank_of_two_that_dies(tmp_path):
-    arguments = ["--recipe=patches-exact", f"--output={tmp_path}", "save_every=2"]
+    arguments = ["patches", f"--output={tmp_path}", "save_every=2"]
     arguments += ["data.batch_size=32", "trainer.devices=2", "trainer.strategy=ddp"]
     command = [sys.executable, "-m", "rootpool.cli", "train", *arguments]
     with open(tmp_path / "said", "wb") as said:

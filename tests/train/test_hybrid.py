@@ -21,7 +21,7 @@ def test_impossible_schedules_are_refused():
     with pytest.raises(ValueError, match="warmup_epochs must not be negative, got -1"):
         HybridSchedule(switch_epoch=3, warmup_epochs=-1)
     with pytest.raises(ValueError, match="unknown method 'newton'"):
-        HybridSchedule(switch_epoch=3, start="newton")
+        HybridProtocol(HybridSchedule(switch_epoch=3, start="newton"))
     with pytest.raises(AttributeError):
         HybridSchedule(switch_epoch=3).switch_epoch = 4
 

@@ -11,8 +11,7 @@ from torch import nn
 
 from images import make_image_tree
 from rootpool.nn import CovariancePool, Exact, ISqrtCov
-from rootpool.recipes import SettingsError, merge
-from rootpool.train import HybridProtocol, HybridSchedule, prepare, resolve
+from rootpool.train import HybridProtocol, HybridSchedule, SettingsError, merge, prepare, resolve
 from small_runs import CONFIG, final, run
 
 PLAIN = merge(CONFIG, {"hybrid": None, "spectrum_every": 0, "save_every": 0})

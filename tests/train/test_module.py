@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from rootpool.recipes import SettingsError, merge
-from rootpool.train import build, resolve
+from rootpool.train import ModelSettings, SettingsError, build, merge, resolve
 from rootpool.train.module import PooledTraining
 from small_runs import CONFIG, final, run
 
@@ -13,14 +12,16 @@ ONE_EPOCH = merge(CONFIG, {"hybrid": None, "spectrum_every": 0, "trainer": {"max
 
 @pytest.mark.parametrize(("given", "expected"), [(None, 0.1), (0.0, 0.0), (0.02, 0.02)])
 def test_the_backbone_has_its_own_learning_rate(given, expected):
-    module = PooledTraining(lr=0.1, backbone_lr=given, num_classes=3)
+    module = PooledTraining(ModelSettings(lr=0.1, backbone_lr=given), num_classes=3)
     groups = module.configure_optimizers()["optimizer"].param_groups
     rates = {group["name"]: group["lr"] for group in groups}
     assert rates == {"backbone": expected, "classifier": 0.1}
 
 
 def test_a_new_reduction_may_learn_faster_than_the_backbone():
-    module = PooledTraining("test_resnet", reduction=8, lr=0.1, backbone_lr=0.01, pool_lr=0.05)
+    module = PooledTraining(
+        ModelSettings("test_resnet", reduction=8, lr=0.1, backbone_lr=0.01, pool_lr=0.05)
+    )
     groups = module.configure_optimizers()["optimizer"].param_groups
     rates = {group["name"]: group["lr"] for group in groups}
     assert rates == {"backbone": 0.01, "pool": 0.05, "classifier": 0.1}
@@ -35,17 +36,19 @@ def test_build_gives_the_network_that_a_training_begins_with():
 
 
 def test_the_precision_of_the_pooling():
-    module = PooledTraining(num_classes=3, compute_dtype="float32")
+    module = PooledTraining(ModelSettings(compute_dtype="float32"), num_classes=3)
     assert module.model.pool.compute_dtype == torch.float32
 
 
 @pytest.mark.parametrize("method", ["exact", "gap"])
 def test_pooled_vectors_of_one_length(method):
-    module = PooledTraining(method=method, length=3.0, num_classes=3).eval()
+    module = PooledTraining(ModelSettings(method=method, length=3.0), num_classes=3).eval()
     vectors = module.model.pool(torch.randn(4, 64, 7, 7))
     assert vectors.norm(dim=1).tolist() == pytest.approx([3.0] * 4)
     # The whole configuration is in the checkpoint.
-    assert PooledTraining(**module.hparams).model.pool.scaling == module.model.pool.scaling
+    assert (
+        PooledTraining.from_options(module.hparams).model.pool.scaling == module.model.pool.scaling
+    )
 
 
 def test_channels_last_changes_memory_and_not_the_network():
@@ -53,7 +56,7 @@ def test_channels_last_changes_memory_and_not_the_network():
     labels, found = torch.tensor([0, 1, 2]), []
     for last in (False, True):
         torch.manual_seed(0)
-        module = PooledTraining(backbone="resnet18", num_classes=3, channels_last=last)
+        module = PooledTraining(ModelSettings("resnet18", channels_last=last), num_classes=3)
         module = module.eval().double()
         convolution = module.model.backbone.body.conv1.weight
         assert convolution.is_contiguous(memory_format=torch.channels_last) == last

@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from rootpool.cli import main
-from rootpool.recipes import merge
-from rootpool.train import NonFiniteError, replay
+from rootpool.train import NonFiniteError, merge
 from small_runs import CONFIG, final, run
 
 pytestmark = pytest.mark.slow
@@ -49,7 +48,7 @@ def put(name, value):
 def test_a_weight_that_is_nan(tmp_path):
     report, state = broken_run(tmp_path, 3, put(FIRST, torch.nan))
     assert "epoch 0, step 3, method svd-pade: the features or covariances are not fini" in report
-    assert "not finite: 1 weights" in report
+    assert f"not finite: {FIRST} (1 of " in report
     assert "lower model.lr than 0.08" in report
     assert state["state_dict"][FIRST].isnan().sum() == 1
     assert final(tmp_path)["global_step"] == 2  # a good one
@@ -69,6 +68,7 @@ def test_an_absurd_learning_rate_never_reaches_a_checkpoint(tmp_path):
 def test_a_loss_that_is_nan_without_being_refused(tmp_path):
     report, _ = broken_run(tmp_path, method="gap", lr=1e30)
     assert "epoch 0, step 1, method gap: the loss is nan" in report
+    assert report.endswith("try a lower model.lr than 1e+30")  # there is no checkpoint yet
 
 
 def test_covariances_that_overflow(tmp_path):
@@ -81,11 +81,8 @@ def test_covariances_that_overflow(tmp_path):
     before = {}
     report, state = broken_run(tmp_path, 1, action, method="isqrt-cov", compute_dtype="float32")
     assert "step 1, method isqrt-cov: the features or covariances are not finite" in report
-    assert "not finite: 0 weights, 0 buffers" in report
+    assert "not finite: no weight and no buffer" in report
     assert all(torch.equal(state["state_dict"][k], v) for k, v in before.items())
-    again = replay(next(tmp_path.glob("nonfinite-*.pt")))
-    assert not again.is_finite
-    assert str(again) in report
 
 
 def test_a_gradient_that_is_nan_after_a_finite_loss(tmp_path):
@@ -99,23 +96,12 @@ def test_a_gradient_that_is_nan_after_a_finite_loss(tmp_path):
     assert all(torch.equal(state["state_dict"][k], v) for k, v in before.items())
 
 
-@pytest.mark.parametrize("precision", ["32-true", "64-true"])
-def test_the_command_of_the_report_computes_the_step_again(precision, tmp_path, capsys):
-    options = {"trainer": {"precision": precision}}
-    report, _ = broken_run(tmp_path, 1, put(FIRST, torch.nan), options)
-    (code,) = re.findall(r'python -c "(.*)"', report)
-    exec(code)
-    printed = capsys.readouterr().out.strip()
-    assert printed in report
-
-
 def test_validation_that_is_not_finite_is_no_epoch(tmp_path):
     """Running statistics are used in validation alone."""
     report, state = broken_run(tmp_path, 4, put("model.backbone.body.1.running_mean", torch.nan))
     assert "epoch 0, step 5, method svd-pade: the features or covariances are not" in report
     assert state["split"] == "val"
     assert final(tmp_path)["global_step"] == 4
-    assert not replay(next(tmp_path.glob("nonfinite-*.pt"))).is_finite
 
 
 def test_other_mistakes_in_a_step_are_left_as_they_are(tmp_path):
@@ -128,7 +114,7 @@ def test_other_mistakes_in_a_step_are_left_as_they_are(tmp_path):
 
 
 def test_the_command_line_says_it_without_a_traceback(tmp_path, capsys):
-    arguments = ["train", "--recipe=patches-isqrt-cov", f"--output={tmp_path}", "model.lr=1e30"]
+    arguments = ["train", "patches", "--method=isqrt-cov", f"--output={tmp_path}", "model.lr=1e30"]
     assert main([*arguments, "trainer.limit_train_batches=3", "trainer.max_epochs=1"]) == 1
     error = capsys.readouterr().err
     assert "rootpool: epoch 0, step 1, method isqrt-cov: the loss is nan" in error

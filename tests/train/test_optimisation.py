@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from rootpool.recipes import SettingsError, merge
+from rootpool.train import ModelSettings, SettingsError, merge
 from rootpool.train.module import PooledTraining
 from rootpool.train.optimisation import (
     SCHEDULES,
@@ -95,7 +95,9 @@ def test_mixtures_keep_the_sum_of_labels():
 
 
 def test_label_smoothing_is_of_the_training_loss_alone():
-    plain, smooth = (PooledTraining(num_classes=3, label_smoothing=s) for s in (0.0, 0.3))
+    plain, smooth = (
+        PooledTraining(ModelSettings(label_smoothing=s), num_classes=3) for s in (0.0, 0.3)
+    )
     smooth.load_state_dict(plain.state_dict())
     batch = torch.randn(4, 1, 28, 28), torch.tensor([0, 1, 2, 0])
     losses = {}
@@ -135,8 +137,10 @@ def test_label_smoothing_is_of_the_training_loss_alone():
     ],
 )
 def test_settings_that_contradict_each_other(options, message):
+    classes = options.get("num_classes", 3)
+    network = {key: value for key, value in options.items() if key != "num_classes"}
     with pytest.raises(SettingsError, match=message):
-        PooledTraining(**{"num_classes": 3, **options})
+        PooledTraining(ModelSettings(**network), num_classes=classes)
 
 
 EVERYTHING = {
@@ -202,7 +206,7 @@ def test_frozen_parts_learn_from_their_epoch_on(tmp_path):
         )
         done = run(tmp_path / str(epochs), config=config)
         weights.append(done.module.state_dict()[name])
-    fresh = PooledTraining(**dict(done.module.hparams))
+    fresh = PooledTraining.from_options(done.module.hparams)
     assert fresh.model.backbone.body[0].weight.requires_grad is False
     assert not torch.equal(weights[0], weights[1])
     from rootpool.train import build, resolve

@@ -6,8 +6,7 @@ from types import SimpleNamespace
 import pytest
 from lightning.pytorch.loggers import Logger
 
-from rootpool.recipes import SettingsError, merge
-from rootpool.train import prepare, resolve
+from rootpool.train import SettingsError, merge, prepare, resolve
 from rootpool.train.logs import LOGGERS, make_loggers
 from rootpool.train.progress import TrainingBar, best_epoch, epoch_line, watching
 from small_runs import CONFIG

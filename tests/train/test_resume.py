@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from rootpool.analysis import read_records
+from rootpool.report.records import read_records
 from rootpool.train.run import prepare
 from rootpool.train.settings import resolve
 from small_runs import BATCHES, CONFIG, EPOCHS, assert_same_state, final, run, stopped_run

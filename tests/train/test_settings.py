@@ -1,34 +1,53 @@
 """The effective configuration: defaults, types and errors."""
 
+import inspect
 from dataclasses import fields
 
+import lightning.pytorch as pl
 import pytest
 import yaml
-from jsonargparse import Namespace
 
-from rootpool.recipes import SettingsError, known_keys
-from rootpool.train.hybrid import HybridSchedule
-from rootpool.train.module import PooledTraining
-from rootpool.train.settings import as_yaml, hybrid_schedule, parser, resolve
+from rootpool.train import ModelSettings, PooledTraining, SettingsError, TrainerSettings, resolve
+from rootpool.train.settings import _DECIDED, as_yaml, check_same, setting_names
 
 
 def test_defaults_are_filled_in_and_values_typed():
     settings = resolve({"model": {"lr": 1}, "hybrid": {"switch_epoch": 5}})
     assert isinstance(settings.model.lr, float)
     assert settings.model.backbone == "patchnet"
-    assert hybrid_schedule(settings).decay_epoch == 6
+    assert settings.hybrid.decay_epoch == 6
     assert settings.trainer.max_epochs is None
 
 
-def test_keys_read_from_the_source_are_those_of_the_parser():
-    """Lightning's Trainer included, whose source may change."""
-    parsed = set(dict(Namespace(parser().get_defaults()).items())) - {"hybrid"}
-    assert set(known_keys()) == {*parsed, *(f"hybrid.{f.name}" for f in fields(HybridSchedule))}
+def test_every_argument_of_the_trainer_is_a_setting_or_decided():
+    """Lightning's signature may change; defaults are its own."""
+    known = dict(inspect.signature(pl.Trainer).parameters)
+    ours = {part.name: part.default for part in fields(TrainerSettings)}
+    assert known.keys() == {*ours, *_DECIDED}
+    assert ours == {name: known[name].default for name in ours}
+
+
+def test_numbers_and_containers_are_typed():
+    """1 is one batch and 1.0 all of them; YAML reads 1e-3 as text."""
+    for value in (1, 1.0):
+        limit = resolve({"trainer": {"limit_train_batches": value}}).trainer.limit_train_batches
+        assert (limit, type(limit)) == (value, type(value))
+    settings = resolve({"model": {"lr": "1e-3"}, "data": {"resize": [64, 48], "mean": [0, 1, 0.5]}})
+    assert settings.model.lr == 0.001
+    assert settings.data.resize == (64, 48)
+    assert [type(x) for x in settings.data.mean] == [float] * 3
+
+
+def test_another_precision_is_another_run():
+    before = {"model": {"compute_dtype": "float64"}}
+    check_same(before, resolve(before))
+    with pytest.raises(SettingsError, match=r"model.compute_dtype was float64 and is None"):
+        check_same(before, resolve({}))
 
 
 def test_every_key_is_shown_whatever_its_value():
     shown = yaml.safe_load(as_yaml(resolve({})))
-    for key in known_keys():
+    for key in setting_names():
         part, _, name = key.partition(".")
         assert part == "hybrid" or (name in shown[part] if name else part in shown), key
     assert shown["hybrid"] is None
@@ -74,10 +93,18 @@ def test_the_effective_configuration_reads_back_to_itself():
             {"data": {"resize": [64]}},
             r"data.resize must be an integer or a pair such as \[256, 256\] or null, got \[64\]",
         ),
-        ({"trainer": {"strategy": {"class_path": "os.system"}}}, r"unknown key 'trainer.strategy"),
-        ({"model": {"lr": "fast"}}, r"model.lr"),
+        (
+            {"trainer": {"strategy": {"class_path": "os.system"}}},
+            r"trainer.strategy must be text, got \{",
+        ),
+        ({"model": {"lr": "fast"}}, r"model.lr must be a number, got 'fast'$"),
+        ({"model": {"lr": True}}, r"model.lr must be a number, got True$"),
+        ({"seed": 1.5}, r"seed must be an integer, got 1.5$"),
+        ({"model": 5}, r"model must be settings such as model.backbone=..., got 5$"),
+        ({"hybrid": {"warmup_epochs": 1}}, r"hybrid needs hybrid.switch_epoch$"),
+        ({"loggers": ["csv", 3]}, r"loggers must be a list such as \[a, b\], got"),
         ({"hybrid": {"switch_epoch": 0}}, r"switch_epoch must be at least 1"),
-        ({"hybrid": 5}, r"hybrid must be settings such as hybrid.switch_epoch=5, or null, got 5$"),
+        ({"hybrid": 5}, r"hybrid must be settings such as hybrid.switch_epoch=..., got 5$"),
         (
             {"hybrid": {"switch": 3}},
             r"unknown key 'hybrid.switch'; did you mean hybrid.switch_epoch",
@@ -92,4 +119,4 @@ def test_what_cannot_be_used_is_named(config, message):
 
 def test_options_of_a_method_are_its_parameters():
     with pytest.raises((TypeError, ValueError), match="bound"):
-        PooledTraining(method="svd-trunc", method_options={"bond": 1}, num_classes=3)
+        PooledTraining(ModelSettings(method="svd-trunc", method_options={"bond": 1}))

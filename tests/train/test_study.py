@@ -1,10 +1,16 @@
-"""Trainings side by side; what `rootpool.jobs` promises is tested with it."""
+"""Trainings side by side; what `rootpool.train.jobs` promises is tested with it."""
 
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 
-from rootpool.recipes import HYBRID, STANDALONE, SettingsError, merge, recipe
+import rootpool
+from rootpool.report.records import read_records
+from rootpool.report.runs import read_run
+from rootpool.train import SettingsError, merge, recipe
+from rootpool.train.jobs import NUMERICAL, code_digest, versions
 from rootpool.train.study import Event, Trial, run_trials
 
 EPOCHS, SWITCH = 3, 1
@@ -19,12 +25,18 @@ SHORT = {
     "spectrum_every": 100,
 }
 
+STANDALONE, HYBRID = "standalone", "hybrid"
+
 
 def trial(method, protocol=STANDALONE, **changes):
-    config = merge(recipe("patches", method, protocol).config, SHORT, changes)
+    config = merge(recipe("patches", method, protocol == HYBRID).config, SHORT, changes)
     if protocol == HYBRID:
         config = merge(config, {"hybrid": {"switch_epoch": SWITCH, "warmup_epochs": 1}})
     return Trial(f"{method}, {protocol}", config, {"method": method, "protocol": protocol})
+
+
+def curves(folder):
+    return read_records(folder / "history.csv")
 
 
 @pytest.fixture(scope="module")
@@ -32,36 +44,37 @@ def study(tmp_path_factory):
     folder = tmp_path_factory.mktemp("study")
     trials = [trial("isqrt-cov"), trial("exact"), trial("exact", HYBRID)]
     events: list[Event] = []
-    results = run_trials(trials, folder, workers=1, on_event=events.append)
-    return folder, trials, events, results
+    folders = run_trials(trials, folder, workers=1, on_event=events.append)
+    return folder, trials, events, folders
 
 
 @pytest.mark.slow
-def test_results_come_in_the_order_of_the_trials_with_their_tags(study):
-    _, trials, _, results = study
-    assert [result["label"] for result in results] == [trial.label for trial in trials]
-    assert [result["protocol"] for result in results] == [STANDALONE, STANDALONE, HYBRID]
-    assert all(len(result["curves"]) == EPOCHS for result in results)
-    assert all([record["step"] for record in result["spectrum"]] == [0] for result in results)
+def test_run_folders_come_in_the_order_of_the_trials(study):
+    folder, trials, _, folders = study
+    assert folders == [folder / trial.key for trial in trials]
+    runs = [read_run(folder) for folder in folders]
+    assert [run.settings["model.method"] for run in runs] == ["isqrt-cov", "exact", "exact"]
+    assert all(len(run.history) == EPOCHS for run in runs)
+    assert all([record["step"] for record in run.spectrum] == [0] for run in runs)
 
 
 @pytest.mark.slow
 def test_a_hybrid_run_shares_its_first_stage_with_the_start_method(study):
-    _, _, _, (newton, exact, hybrid) = study
-    assert hybrid["curves"][:SWITCH] == newton["curves"][:SWITCH] != exact["curves"][:SWITCH]
-    assert hybrid["curves"][SWITCH:] != newton["curves"][SWITCH:]
+    newton, exact, hybrid = map(curves, study[3])
+    assert hybrid[:SWITCH] == newton[:SWITCH] != exact[:SWITCH]
+    assert hybrid[SWITCH:] != newton[SWITCH:]
 
 
 @pytest.mark.slow
 def test_a_result_says_which_images_were_missed(study):
-    folder, trials, _, results = study
-    for trial, result in zip(trials, results, strict=True):
+    for folder in study[3]:
+        result = json.loads((folder / "result.json").read_text("utf-8"))
+        assert set(result) == {"seconds", "classes", "images", "missed", "diverged"}
+        assert (result["classes"], result["diverged"]) == (18, None)
         missed, images = result["missed"], result["images"]
-        noted = json.loads((folder / trial.key / "missed.json").read_text("utf-8"))
-        assert noted == {"images": images, "missed": missed}
         assert images > 0
         assert missed == sorted(set(missed) & set(range(images)))
-        assert 100 * len(missed) / images == pytest.approx(result["curves"][-1]["val_error"])
+        assert 100 * len(missed) / images == pytest.approx(curves(folder)[-1]["val_error"])
 
 
 @pytest.mark.slow
@@ -76,20 +89,38 @@ def test_events_tell_every_epoch_and_every_end(study):
 
 
 @pytest.mark.slow
-def test_a_result_is_made_once_and_has_the_name_of_the_trial_that_asks(study):
-    folder, trials, _, results = study
+def test_a_finished_run_is_not_run_again(study):
+    folder, trials, _, folders = study
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
     asked = Trial("another name", trials[0].config, {**trials[0].tags, "warmup": 1})
-    found = run_trials([*trials, asked], folder, workers=1)
-    assert found == [*results, {**results[0], "label": "another name", "warmup": 1}]
+    assert run_trials([*trials, asked], folder, workers=1) == [*folders, folders[0]]
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
 
 
-def test_a_key_is_of_the_settings_alone():
+def test_a_key_is_of_the_effective_settings():
     one = trial("exact")
     assert one.key == Trial("other label", one.config, {}).key
+    assert one.key == trial("exact", model={"momentum": 0.9}).key  # the default
     others = [trial("exact", HYBRID), trial("svd-pade"), trial("exact", model={"lr": 0.07})]
     assert len({each.key for each in [one, *others]}) == 1 + len(others)
+
+
+def test_a_key_changes_with_the_numerics_and_not_with_words(tmp_path):
+    copy = tmp_path / "rootpool"
+    for part in NUMERICAL:
+        shutil.copytree(Path(rootpool.__file__).parent / part, copy / part)
+    code_digest.cache_clear()
+    file = copy / "linalg" / "scalar.py"
+    before, text = code_digest(copy), file.read_text("utf-8")
+    for changed, same in (
+        (text + "\n# A comment.\n", True),
+        (text.replace('"""', '"""Other words. ', 1), True),
+        (text + "\nEPS = 1e-3\n", False),
+    ):
+        code_digest.cache_clear()
+        file.write_text(changed, "utf-8")
+        assert (code_digest(copy) == before) is same
+    assert versions()["code"] == before
 
 
 def test_hybrid_runs_share_their_first_stage():
@@ -106,8 +137,10 @@ def test_a_wrong_configuration_is_found_before_anything_runs(tmp_path):
 
 @pytest.mark.slow
 def test_a_training_that_diverges_has_a_result(tmp_path):
-    (result,) = run_trials([trial("exact", model={"lr": 1e30})], tmp_path, workers=1)
+    (folder,) = run_trials([trial("exact", model={"lr": 1e30})], tmp_path, workers=1)
+    result = json.loads((folder / "result.json").read_text("utf-8"))
     assert result["diverged"]["epoch"] == 0
     assert result["diverged"]["step"] >= 1
-    assert result["curves"] == []
     assert result["classes"] == 18
+    run = read_run(folder)
+    assert (run.history, run.diverged) == ([], result["diverged"])

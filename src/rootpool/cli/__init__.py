@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 import tempfile
@@ -11,7 +12,7 @@ from typing import Any
 
 from .commands import Command, build_parser
 
-__all__ = ["main"]
+__all__ = ["main", "run"]
 
 # What the shell gets, listed by `rootpool --help`; the last two are those of a command that a signal ends.
 FAILED, STOPPED, READER_LEFT = 1, 130, 141
@@ -19,12 +20,23 @@ STDOUT = 1
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code; wrong usage leaves through argparse, with 2.
+    """``rootpool``: run a command and return its exit code."""
+    return run(build_parser(), arguments)
+
+
+def run(parser: argparse.ArgumentParser, arguments: Sequence[str] | None = None) -> int:
+    """Run a command of a parser and return its exit code; wrong usage leaves through argparse, with 2.
 
     An error is a message on stderr. The traceback of an unexpected one goes to a file that the message
     names, and ``--traceback`` shows every one.
     """
-    options = vars(build_parser().parse_args(arguments))
+    parsed, rest = parser.parse_known_args(arguments)
+    options = vars(parsed)
+    # argparse leaves over what follows an option after the first positional arguments.
+    if rest and ("overrides" not in options or any(word.startswith("-") for word in rest)):
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    elif rest:
+        options["overrides"] += rest
     command, show_traceback = options.pop("command"), options.pop("traceback")
     try:
         code = _run(command, options)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
 import rootpool
 
-__all__ = ["COMMANDS", "Command", "build_parser"]
+__all__ = ["COMMANDS", "Command", "add_commands", "build_parser"]
 
 RUN = "the folder of a run (its best.ckpt), or a checkpoint"
 
@@ -53,13 +53,16 @@ def _positive(text: str) -> int:
 def _train_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(
-        "--recipe",
+        "recipe",
+        nargs="?",
         metavar="RECIPE",
         help="a name from 'rootpool recipes', or your own file.yaml; not needed with --resume --output",
     )
-    add("--data", metavar="PATH", help="the images; the recipes patches-* need none")
+    add("--method", metavar="METHOD", help="of pooling (default: exact); gap for average pooling")
+    add("--hybrid", action="store_true", help="train with isqrt-cov first, and switch near the end")
+    add("--data", metavar="PATH", help="the images; patches and patches-norm need none")
     add("--weights", metavar="RUN", help=f"to start from (fine-tuning): {RUN}")
-    add("--output", metavar="FOLDER", help="default: runs/RECIPE")
+    add("--output", metavar="FOLDER", help="default: runs/RECIPE-METHOD")
     add("--resume", action="store_true", help="continue from last.ckpt in the output folder")
     add(
         "--on-bad-image",
@@ -126,10 +129,8 @@ def _export_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _recipes_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "words", nargs="*", metavar="WORD", help="list only names that contain every WORD"
-    )
+def _no_arguments(parser: argparse.ArgumentParser) -> None:
+    """Of a command that always does the same."""
 
 
 def _study_arguments(parser: argparse.ArgumentParser, name: str, seeds: int) -> None:
@@ -152,73 +153,6 @@ def _demo_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _paper_arguments(parser: argparse.ArgumentParser) -> None:
-    _study_arguments(parser, "paper", seeds=3)
-    add = parser.add_argument
-    add("entries", nargs="*", metavar="ENTRY", help="such as table:speed or theory; default: all")
-    add("--list", action="store_true", dest="show", help="list the entries and stop")
-    add("--methods", nargs="+", metavar="METHOD", help="default: those of each entry, and ours")
-    add("--data", metavar="PATH", help="train on these images instead of the embedded ones")
-    add("--recipes", metavar="FAMILY", help="such as resnet50-imagenet (default: by the data)")
-    add("--weights", metavar="RUN", help=f"to start from (fine-tuning): {RUN}")
-    add("--record", metavar="FILE", help="put the verdicts into this file, beside other networks'")
-
-
-def _why_arguments(parser: argparse.ArgumentParser) -> None:
-    _study_arguments(parser, "why", seeds=5)
-    add = parser.add_argument
-    add("--data", metavar="PATH", help="train a third network on these images, such as CIFAR-10")
-    add("--birds", metavar="FOLDER", help="CUB-200-2011, for heads on frozen features")
-    decided = "of the two-by-two and the learned filters (default: as many)"
-    add("--deciding-seeds", type=int, metavar="N", help=f"repetitions {decided}")
-    add(
-        "--large-seeds",
-        type=int,
-        default=3,
-        metavar="N",
-        help="repetitions with --data and --birds (default: %(default)s)",
-    )
-    add("--large-deciding-seeds", type=int, metavar="N", help=f"the same, {decided}")
-    _features_argument(parser)
-
-
-def _field_arguments(parser: argparse.ArgumentParser) -> None:
-    _study_arguments(parser, "field", seeds=5)
-    add = parser.add_argument
-    add(
-        "parts",
-        nargs="*",
-        metavar="PART",
-        help="miniature, birds, few-shot (default: all, or without --birds the first)",
-    )
-    add("--birds", metavar="FOLDER", help="CUB-200-2011, for heads and episodes of few shots")
-    add(
-        "--bird-seeds",
-        type=int,
-        default=5,
-        metavar="N",
-        help="repetitions of every head (default: %(default)s)",
-    )
-    add("--methods", nargs="+", metavar="METHOD", help="of the heads (default: all, and dropcov)")
-    add(
-        "--episodes",
-        type=int,
-        default=2000,
-        metavar="N",
-        help="of few shots (default: %(default)s)",
-    )
-    _features_argument(parser)
-
-
-def _features_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--features",
-        default="runs/birds",
-        metavar="FOLDER",
-        help="output of 'rootpool birds', where the features are kept (default: %(default)s)",
-    )
-
-
 def _report_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(
@@ -236,21 +170,6 @@ def _report_arguments(parser: argparse.ArgumentParser) -> None:
     add("--title", default="Report of training runs", help="of the page (default: %(default)s)")
 
 
-def _birds_arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add(
-        "--data",
-        required=True,
-        metavar="FOLDER",
-        help="CUB-200-2011 as its authors lay it out, or a folder with train/ and test/",
-    )
-    add("--output", default="runs/birds", metavar="FOLDER", help="default: %(default)s")
-    add("--methods", action="store_true", help="compare all methods too, which takes longer")
-    add("--seeds", type=int, default=5, metavar="N", help="of every head (default: %(default)s)")
-    add("--workers", type=int, metavar="N", help="heads at a time (default: one per core)")
-    add("--markdown", metavar="FILE", help="of the Markdown report (default: in the output)")
-
-
 def _doctor_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", dest="as_json", help="print JSON")
 
@@ -263,49 +182,22 @@ AGAIN = "; run the same command again to continue"
 
 COMMANDS = {
     "demo": Command(
-        "compare the methods on embedded photographs (three minutes)",
+        "compare the methods on embedded photographs (about four minutes)",
         "rootpool demo\nrootpool demo --seeds 5 --methods all",
         _demo_arguments,
-        "rootpool.paper.demo:demo",
-        AGAIN,
-    ),
-    "paper": Command(
-        "measure the paper's tables and figures and write a report",
-        "rootpool paper\nrootpool paper table:approximation-error\nrootpool paper theory --list",
-        _paper_arguments,
-        "rootpool.cli.paper:paper",
-        AGAIN,
-    ),
-    "why": Command(
-        "take the approximate root apart: value, gradient, filter (an hour)",
-        "rootpool why\nrootpool why --seeds 4 --deciding-seeds 20 --data CIFAR10",
-        _why_arguments,
-        "rootpool.paper.why:why",
-        AGAIN,
-    ),
-    "field": Command(
-        "try what was published since the paper: in miniature, on birds, with few shots",
-        "rootpool field --seeds 6\nrootpool field few-shot --birds CUB_200_2011",
-        _field_arguments,
-        "rootpool.paper.field:field",
+        "rootpool.train.demo:demo",
         AGAIN,
     ),
     "train": Command(
         "train a network by one of the paper's recipes, or by your own",
-        "rootpool train --recipe patches-exact\n"
-        "rootpool train --recipe alexnet-imagenet-exact --data PATH trainer.devices=8\n"
-        "rootpool train --recipe mine.yaml --data photos model.optimizer=adamw\n"
+        "rootpool train patches\n"
+        "rootpool train patches --method svd-pade --hybrid trainer.max_epochs=10\n"
+        "rootpool train alexnet-imagenet --data PATH trainer.devices=8\n"
+        "rootpool train mine.yaml --data photos model.optimizer=adamw\n"
         "rootpool train --resume --output runs/patches-exact",
         _train_arguments,
         "rootpool.cli.training:train",
         "; continue from the last checkpoint with --resume",
-    ),
-    "birds": Command(
-        "compare heads on frozen features of birds (a quarter of an hour)",
-        "rootpool birds --data CUB_200_2011\nrootpool birds --data CUB_200_2011 --methods",
-        _birds_arguments,
-        "rootpool.cli.birds:birds",
-        AGAIN,
     ),
     "evaluate": Command(
         "measure the errors of a trained network, on its own data or on yours",
@@ -328,9 +220,9 @@ COMMANDS = {
         "rootpool.cli.trained:export",
     ),
     "recipes": Command(
-        "list the recipes, one line each",
-        "rootpool recipes\nrootpool recipes alexnet hybrid",
-        _recipes_arguments,
+        "list the recipes, with their data, time and hardware",
+        "rootpool recipes",
+        _no_arguments,
         "rootpool.cli.recipes:recipes",
     ),
     "report": Command(
@@ -359,7 +251,7 @@ COMMANDS = {
 EPILOG = """\
 examples:
   rootpool demo                                  compare the methods
-  rootpool train --recipe patches-exact          train a small network
+  rootpool train patches --method exact          train a small network
   rootpool train --help                          all about one command
 
 exit codes:
@@ -380,9 +272,11 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
         super().__init__(prog, max_help_position=32)
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser(
+    kind: type[argparse.ArgumentParser] = argparse.ArgumentParser,
+) -> argparse.ArgumentParser:
     """The parser of all commands."""
-    parser = argparse.ArgumentParser(
+    parser = kind(
         prog="rootpool",
         description="Stable, fast, differentiable spectral layers for PyTorch.",
         epilog=EPILOG,
@@ -390,8 +284,14 @@ def build_parser() -> argparse.ArgumentParser:
     )
     version = f"rootpool {rootpool.__version__}"
     parser.add_argument("-V", "--version", action="version", version=version)
+    add_commands(parser, COMMANDS)
+    return parser
+
+
+def add_commands(parser: argparse.ArgumentParser, table: Mapping[str, Command]) -> None:
+    """Add a subparser for every command of a table."""
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for name, command in COMMANDS.items():
+    for name, command in table.items():
         subparser = commands.add_parser(
             name,
             help=command.summary,
@@ -400,4 +300,3 @@ def build_parser() -> argparse.ArgumentParser:
             formatter_class=_Formatter,
         )
         command.fill(subparser)
-    return parser

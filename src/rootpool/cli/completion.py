@@ -6,10 +6,13 @@ The script is written by shtab and holds all words itself, so that pressing the 
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 import shtab
 
-from rootpool.recipes import families, known_keys, pooling_names, recipe_names
+from rootpool.nn import METHODS
+from rootpool.train import families
+from rootpool.train.settings import setting_names
 
 from .commands import build_parser
 
@@ -17,6 +20,11 @@ __all__ = ["completion", "completion_script"]
 
 # Values by the name that an option's help gives them.
 FILES = ("CHECKPOINT", "FILE", "IMAGE", "PATH", "FOLDER", "RUN")
+WORDS = {
+    "RECIPE": list(families()),
+    "METHOD": ["gap", *METHODS],
+    "key=value": [f"{key}=" for key in setting_names()],
+}
 
 # The value of a key follows at once, without a space.
 NO_SPACE = """
@@ -28,6 +36,18 @@ complete -o bashdefault -F _rootpool rootpool
 """
 
 
+class _Completed(argparse.ArgumentParser):
+    """Tells shtab what values there are. As choices: this parser never reads a command line."""
+
+    def add_argument(self, *names: Any, **options: Any) -> argparse.Action:
+        action = super().add_argument(*names, **options)
+        if action.metavar in WORDS:
+            action.choices = WORDS[str(action.metavar)]
+        elif action.metavar in FILES:
+            action.complete = shtab.FILE  # type: ignore[attr-defined]
+        return action
+
+
 def completion(shell: str) -> int:
     """Print the script."""
     print(completion_script(shell), end="")
@@ -36,24 +56,4 @@ def completion(shell: str) -> int:
 
 def completion_script(shell: str) -> str:
     """The script for one of ``shtab.SUPPORTED_SHELLS``."""
-    parser = build_parser()
-    _add_words(parser)
-    return shtab.complete(parser, shell) + NO_SPACE * (shell == "bash")
-
-
-def _add_words(parser: argparse.ArgumentParser) -> None:
-    """Tell shtab what values there are. As choices: this parser never reads a command line."""
-    words = {
-        "RECIPE": recipe_names(),
-        "METHOD": ["all", *pooling_names()],
-        "FAMILY": list(families()),
-        "key=value": [f"{key}=" for key in known_keys()],
-    }
-    for action in parser._actions:  # there is no public list of them
-        if isinstance(action, argparse._SubParsersAction):
-            for command in action.choices.values():
-                _add_words(command)
-        elif action.metavar in words:
-            action.choices = words[str(action.metavar)]
-        elif action.metavar in FILES:
-            action.complete = shtab.FILE  # type: ignore[attr-defined]
+    return shtab.complete(build_parser(_Completed), shell) + NO_SPACE * (shell == "bash")

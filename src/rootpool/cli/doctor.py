@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 import rootpool
-from rootpool.analysis import machine
+from rootpool.machine import machine
 
 from .selfcheck import Outcome, check_numerics, describe_bits
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from rootpool.recipes import SettingsError, load_recipe, recipe_names
+from rootpool.train import families
 
 __all__ = ["recipes"]
 
 
-def recipes(words: Sequence[str]) -> int:
-    """List recipes whose names contain all words."""
-    found = [name for name in recipe_names() if all(word in name for word in words)]
-    if not found:
-        raise SettingsError(f"no recipe has {' and '.join(words)} in its name")
-    width = max(map(len, found))
-    for name in found:
-        print(f"{name:<{width}}  {load_recipe(name).about}")
+def recipes() -> int:
+    """List the recipes: network and data, time and hardware, and what the user brings."""
+    for name, family in families().items():
+        print(f"{name}: {family.about}")
+        needs = [f"{option} {what}" for option, what in family.needs.items()]
+        if family.fine_tunes:
+            needs.append(f"--weights a run of {family.fine_tunes}")
+        for line in (family.time, *needs, "--hybrid possible" if family.hybrid else ""):
+            if line:
+                print(f"  {line}")
+    print("\nrootpool train RECIPE --method METHOD trains one; rootpool train --help has examples")
     return 0

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rootpool.recipes import SettingsError
+from rootpool.train import SettingsError
 
 if TYPE_CHECKING:
     from rootpool.train.evaluation import Evaluation
@@ -69,8 +69,8 @@ def evaluate(
 
 
 def _write_evaluation(found: Evaluation, folder: Path) -> None:
-    from rootpool.analysis.records import write_records
     from rootpool.report.plots import confusion_matrix
+    from rootpool.report.records import write_records
 
     folder.mkdir(parents=True, exist_ok=True)
     write_records(found.by_class(), folder / "classes.csv")

@@ -9,27 +9,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rootpool.recipes import (
-    Recipe,
-    SettingsError,
-    apply_overrides,
-    check_keys,
-    load_recipe,
-    merge,
-)
+from rootpool.train import Recipe, SettingsError, apply_overrides, load_recipe, merge, resolve
+from rootpool.train.settings import as_yaml
 
 if TYPE_CHECKING:
     from rootpool.train import Run
 
 __all__ = ["train"]
 
-# Names that were recipes once, and what does the same now.
-REPLACED = {"birds-cpu": "rootpool birds --data PATH"}
-
 
 def train(
     recipe: str | None,
     *,
+    method: str | None = None,
+    hybrid: bool = False,
     data: str | None = None,
     weights: str | None = None,
     output: str | None = None,
@@ -39,25 +32,22 @@ def train(
     show: bool = False,
 ) -> int:
     """Train by a recipe; the result and its configuration are in the output folder."""
-    if recipe in REPLACED:
-        raise SettingsError(f"{recipe} is now a command of its own: {REPLACED[recipe]}")
-    loaded = load_recipe(recipe) if recipe else _of_run(output, resume)
+    if recipe is not None and "=" in recipe:  # an override, after --resume --output
+        overrides, recipe = [recipe, *overrides], None
+    loaded = load_recipe(recipe, method, hybrid) if recipe else _of_run(output, resume)
     flags = {"data": {"root": data, "on_bad_image": on_bad_image}, "model": {"weights": weights}}
     given = {
         part: {k: v for k, v in values.items() if v is not None} for part, values in flags.items()
     }
     config = apply_overrides(merge(loaded.config, given), overrides)
-    check_keys(config)
-    if not show:
-        _check_needs(loaded, config)
-
-    from rootpool.train.run import prepare
-    from rootpool.train.settings import as_yaml, resolve
-
     settings = resolve(config)
     if show:
         print(as_yaml(settings), end="")
         return 0
+    _check_needs(loaded, config)
+
+    from rootpool.train import prepare
+
     folder = Path(output or Path("runs") / loaded.name)
     run = prepare(settings, folder, resume=resume)
     checkpoint = run.last if resume and run.last.is_file() else None
@@ -72,7 +62,9 @@ def train(
 def _of_run(output: str | None, resume: bool) -> Recipe:
     """The settings of a run that is to be continued, as a recipe."""
     if not resume or output is None:
-        raise SettingsError("give --recipe, or --resume with the --output of a run to continue")
+        raise SettingsError(
+            "give a recipe (see rootpool recipes), or --resume with the --output of a run to continue"
+        )
     config = Path(output) / "config.yaml"
     if not config.is_file():
         raise SettingsError(f"{output} is not a run to continue: it has no config.yaml")

@@ -9,7 +9,6 @@ from .correlations import canonical_correlations
 from .eigh import EighResult, eigh
 from .functions import expm, inv_sqrtm, logm, matrix_function, powm, sqrtm
 from .gaussians import bures_wasserstein, frechet_distance
-from .implicit_root import implicit_root
 from .iterations import Roots, newton_schulz
 from .minimax import Minimax
 from .polar import Polar, orthogonalize, polar, rotation
@@ -59,7 +58,6 @@ __all__ = [
     "expm",
     "frechet_distance",
     "from_triangle",
-    "implicit_root",
     "inv_sqrtm",
     "inverse_root",
     "leading_projector",

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from .jacobi import CHUNK, jacobi_eigh
+from .units import power_of_two
 
 __all__ = ["EIGH", "JACOBI", "SVD", "Factors", "Solver"]
 
@@ -32,12 +33,6 @@ def _column_major(A: Tensor, rows: int, columns: int) -> Tensor:
     return A.new_empty(*A.shape[:-2], columns, rows).mT
 
 
-def _power_of_two(A: Tensor) -> Tensor:
-    """A scale that is exact to divide by and brings the largest entry into [1/2, 1)."""
-    largest = A.abs().amax()
-    return torch.ldexp(torch.ones_like(largest), torch.frexp(largest).exponent)
-
-
 def _double(A: Tensor) -> torch.dtype:
     return torch.complex128 if A.is_complex() else torch.float64
 
@@ -55,7 +50,7 @@ def _eigh_ladder(A: Tensor) -> Iterator[Callable[[], Factors]]:
     A = A.tril() + A.tril(-1).mH
 
     def scaled() -> Factors:
-        scale = _power_of_two(A)
+        scale = power_of_two(A.abs().amax())
         lam, U = torch.linalg.eigh(A / scale)
         return lam * scale, U
 
@@ -86,7 +81,7 @@ def _svd_solver(full_matrices: bool) -> Solver:
 
     def ladder(A: Tensor) -> Iterator[Callable[[], Factors]]:
         def scaled() -> Factors:
-            scale = _power_of_two(A)
+            scale = power_of_two(A.abs().amax())
             U, s, Vh = torch.linalg.svd(A / scale, full_matrices)
             return U, s * scale, Vh
 

@@ -22,6 +22,7 @@ from ._private import is_transformed, is_wrapped, records_operators, within_dual
 
 __all__ = [
     "VECTOR_ADVICE",
+    "can_read_values",
     "check_matrix",
     "check_range",
     "check_square",
@@ -29,12 +30,12 @@ __all__ = [
     "checked_like_forward",
     "checks_enabled",
     "first_index",
+    "is_concrete",
     "is_finite",
     "is_out_of_range",
-    "is_plain",
-    "is_watched",
-    "may_check",
+    "lower_triangle",
     "name_item",
+    "needs_grad",
     "raise_not_finite",
     "skip_checks",
 ]
@@ -99,7 +100,7 @@ def checked_like_forward(backward: F) -> F:
     return wrapped  # type: ignore[return-value]
 
 
-def is_plain(*tensors: Tensor) -> bool:
+def is_concrete(*tensors: Tensor) -> bool:
     """Whether tensors hold values here and now: no tracer, no vmap, no fake or wrapped tensor."""
     if torch.compiler.is_compiling() or records_operators():
         return False
@@ -112,7 +113,7 @@ def is_plain(*tensors: Tensor) -> bool:
 _PLAIN_TYPES = (Tensor, torch.nn.Parameter)
 
 
-def is_watched(*tensors: Tensor) -> bool:
+def needs_grad(*tensors: Tensor) -> bool:
     """Whether somebody may want a derivative of what is computed from these tensors.
 
     Where nobody does, an ``autograd.Function`` would only cost time, and hide its operators from
@@ -127,9 +128,9 @@ def is_watched(*tensors: Tensor) -> bool:
     return False
 
 
-def may_check(A: Tensor) -> bool:
+def can_read_values(A: Tensor) -> bool:
     """Whether the values of ``A`` can be read, and checks are on."""
-    return is_plain(A) and _enabled.get()
+    return is_concrete(A) and _enabled.get()
 
 
 # --------------------------------------------------------------------------------------------------
@@ -171,6 +172,16 @@ def check_square(A: Tensor, caller: str) -> None:
         )
 
 
+def lower_triangle(A: Tensor, UPLO: str) -> Tensor:
+    """A matrix whose lower triangle is the one of ``A`` that ``UPLO`` names."""
+    if UPLO not in ("L", "U", "l", "u"):
+        raise ValueError(
+            f"UPLO must be 'L' or 'U', the triangle to read, got {UPLO!r}; a gradient rule is given "
+            "by name: rule='degenerate'"
+        )
+    return A.mH if UPLO in ("U", "u") else A
+
+
 # --------------------------------------------------------------------------------------------------
 # Values
 
@@ -203,18 +214,18 @@ def check_range(
 
     Infinity would turn into NaN a few products later, where nobody could tell what it came from. What
     is already broken in the sources passes: a scaled loss may overflow. Does nothing where values
-    cannot be looked at (:func:`may_check`).
+    cannot be looked at (:func:`can_read_values`).
     """
     if is_out_of_range(result, *sources):
         index = first_index(~result.isfinite().flatten(-2).all(-1))
         raise LinAlgError(
-            f"{what} at {name_item(index, item)} is beyond the range of {result.dtype}; {advice}"
+            f"{what} overflowed {result.dtype} for {name_item(index, item)}; {advice}"
         )
 
 
 def is_out_of_range(result: Tensor, *sources: Tensor) -> bool:
     """Whether :func:`check_range` would raise, where the text for that takes time to write."""
-    return may_check(result) and not is_finite(result) and is_finite(*sources)
+    return can_read_values(result) and not is_finite(result) and is_finite(*sources)
 
 
 def first_index(bad: Tensor) -> tuple[int, ...]:

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.linalg import LinAlgError
 
 from ._solvers import EIGH, JACOBI, SVD, Factors, Solver
-from .checks import checks_enabled, first_index, is_finite, is_plain, name_item, raise_not_finite
+from .checks import checks_enabled, first_index, is_concrete, is_finite, name_item, raise_not_finite
 from .jacobi import is_tiny
 from .parallel import count_pieces, even_cuts, run_pieces, with_batch
 
@@ -153,7 +153,7 @@ def _check_symmetric(A: Tensor, caller: str, eps: float) -> None:
         )
 
 
-def _stand_out(lam: Tensor) -> bool:
+def _all_above_roundoff(lam: Tensor) -> bool:
     """Whether all eigenvalues are above the round-off of the largest of all: nothing else to look for."""
     if lam.numel() == 0:
         return True
@@ -168,7 +168,7 @@ def _stand_out(lam: Tensor) -> bool:
 
 def _without_roundoff(lam: Tensor, domain: str, caller: str, eps: float) -> Tensor:
     """Eigenvalues at the level of round-off as exact zeros; raise where that is outside ``domain``."""
-    if checks_enabled() and _stand_out(lam):
+    if checks_enabled() and _all_above_roundoff(lam):
         return lam
     level, wider = roundoff(lam), eps / torch.finfo(lam.dtype).eps
     null = lam.abs() <= level
@@ -260,7 +260,7 @@ def eigh_forward(
     eps: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
     """See :func:`_eigh`; the operator is only for tracers, since it costs 10 microseconds."""
-    solve = _eigh if is_plain(A) else _eigh_op
+    solve = _eigh if is_concrete(A) else _eigh_op
     lam, U = solve(A, domain, caller, str(solver_device or ""), eps)
     return lam, U
 
@@ -269,6 +269,6 @@ def svd_forward(
     A: Tensor, full_matrices: bool, solver_device: str | torch.device | None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """See :func:`_svd`."""
-    solve = _svd if is_plain(A) else _svd_op
+    solve = _svd if is_concrete(A) else _svd_op
     U, s, Vh = solve(A, full_matrices, str(solver_device or ""))
     return U, s, Vh

@@ -25,14 +25,14 @@ from .checks import checks_enabled, skip_checks
 
 __all__ = [
     "Differentiable",
-    "Held",
+    "Hidden",
     "add",
     "apply",
     "hermitian_part",
-    "hold",
+    "hide_from_autograd",
     "is_mapped",
     "remember",
-    "stand_in",
+    "zero_with_gradient",
 ]
 
 Kind = type[torch.autograd.Function]
@@ -104,7 +104,7 @@ def remember(ctx: Any, *tensors: Tensor) -> None:
         ctx.save_for_forward(*tensors)
 
 
-def stand_in(A: Tensor, *others: Tensor) -> Tensor:
+def zero_with_gradient(A: Tensor, *others: Tensor) -> Tensor:
     """A tensor of the shape of ``A`` that takes no memory and stands for a derivative alone.
 
     A Function that returns it next to its result passes what flows back into it on to ``A``. Its
@@ -137,7 +137,7 @@ class _Sum(Differentiable):
         return add(a, b)
 
 
-class Held:
+class Hidden:
     """A tensor that a Function uses without a derivative, where autograd must not see it as an input.
 
     A node whose only other input is wanted is then not asked for a derivative that may not exist.
@@ -147,10 +147,10 @@ class Held:
         self.tensor = tensor
 
 
-def hold(tensor: Tensor, *others: Tensor) -> Tensor | Held:
+def hide_from_autograd(tensor: Tensor, *others: Tensor) -> Tensor | Hidden:
     """Hide a tensor from autograd; not from transformations, which need to see all tensors."""
     seen = torch.compiler.is_compiling() or is_mapped(tensor, *others)
-    return tensor if seen else Held(tensor)
+    return tensor if seen else Hidden(tensor)
 
 
 def is_mapped(*tensors: Tensor) -> bool:

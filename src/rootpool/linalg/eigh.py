@@ -30,16 +30,17 @@ from .checks import (
     check_square,
     checked_like_forward,
     checks_enabled,
+    is_concrete,
     is_finite,
-    is_plain,
-    is_watched,
+    lower_triangle,
+    needs_grad,
 )
 from .decompose import eigh_forward
 from .differentiation import Differentiable, apply, hermitian_part, remember
 from .jacobi import is_tiny
 from .parallel import batchwise, count_pieces
 from .precision import is_inside_autocast, without_autocast
-from .rules import Degenerate, Rule, resolve_rule, rotation
+from .rules import Degenerate, Rule, eigenvector_term, resolve_rule
 
 __all__ = ["EighResult", "eigh"]
 
@@ -91,17 +92,17 @@ def _gradient(
         slopes = None if g_lam is None else upstream[0]
         terms = [] if slopes is None else [U * slopes.unsqueeze(-2)]
         if g_U is not None:
-            terms.append(U @ rotation(rule, lam, U.mH @ upstream[-1], slopes))
+            terms.append(U @ eigenvector_term(rule, lam, U.mH @ upstream[-1], slopes))
         gradient = sum(terms[1:], terms[0]) @ U.mH
         check_range(gradient, "the gradient of eigh", *upstream, advice=VECTOR_ADVICE)
         return (gradient,)
 
     present = [(g, dims) for g, dims in ((g_lam, 1), (g_U, 2)) if g is not None]
     tensors = [lam, U, *(g for g, _ in present)]
-    several = lam.dim() > 1 and U.device.type == "cpu" and is_plain(*tensors)
-    if not several or is_watched(*tensors) or not isinstance(rule, Degenerate):
+    several = lam.dim() > 1 and U.device.type == "cpu" and is_concrete(*tensors)
+    if not several or needs_grad(*tensors) or not isinstance(rule, Degenerate):
         return work(*tensors)[0]
-    if checks_enabled() and not rule.tells_apart(lam):
+    if checks_enabled() and not rule.has_no_ties(lam):
         return work(*tensors)[0]  # it may warn, and in pieces would do so for each of them
     trailing = [1, 2, *(dims for _, dims in present)]
     return batchwise(work, *tensors, trailing=trailing, effort=0.2)[0]
@@ -145,15 +146,9 @@ def eigh(
             [1., 0., 0.]])
     """
     check_square(A, "eigh")
-    if UPLO not in ("L", "U", "l", "u"):
-        raise ValueError(
-            f"UPLO must be 'L' or 'U', the triangle to read, got {UPLO!r}; a gradient rule is given "
-            "by name: rule='degenerate'"
-        )
-    if UPLO in ("U", "u"):
-        A = A.mH
+    A = lower_triangle(A, UPLO)
     kernel = resolve_rule(rule)
-    if not is_watched(A):
+    if not needs_grad(A):
         return EighResult(*eigh_forward(A, "triangle", "eigh", solver_device))
     if solver_device is None and isinstance(kernel, Degenerate):
         result = _by_torch(A, kernel)
@@ -169,7 +164,7 @@ def _by_torch(A: Tensor, rule: Degenerate) -> EighResult | None:
     values cannot be looked at, and where something is wrong: others know what to do then.
     """
     # Inside autocast the backward of torch would multiply in half precision.
-    left_alone = is_plain(A) and not (within_dual_level() or is_inside_autocast())
+    left_alone = is_concrete(A) and not (within_dual_level() or is_inside_autocast())
     left_alone = left_alone and checks_enabled()
     if not left_alone or A.is_complex() or A.numel() == 0 or is_tiny(A):
         return None
@@ -181,7 +176,7 @@ def _by_torch(A: Tensor, rule: Degenerate) -> EighResult | None:
         lam, U = torch.linalg.eigh(A)
     except LinAlgError:
         return None
-    if not (rule.tells_apart(lam.detach()) and is_finite(U.detach())):
+    if not (rule.has_no_ties(lam.detach()) and is_finite(U.detach())):
         return None
     node: Any = U.grad_fn
     node.register_hook(_look_for_overflow)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, TypedDict
 import torch
 from torch import Tensor
 
-from .checks import check_square
 from .matrix_derivatives import differentiable_value
 from .precision import input_rounding
 from .restricted import Floored, Leading
@@ -51,7 +50,8 @@ def apply_function(
 ) -> Tensor:
     """What all functions of this file come to; ``caller`` is named in errors."""
     if eigenvalue_floor is not None:
-        if isinstance(A, Tensor) and eigenvalue_floor > torch.finfo(A.dtype).max:
+        has_range = isinstance(A, Tensor) and (A.is_floating_point() or A.is_complex())
+        if has_range and eigenvalue_floor > torch.finfo(A.dtype).max:
             raise ValueError(
                 f"eigenvalue_floor={eigenvalue_floor!r} is beyond the range of {A.dtype}"
             )
@@ -187,7 +187,6 @@ def powm(A: Tensor, exponent: float | Tensor, **options: Unpack[SpectralOptions]
             raise TypeError(
                 f"powm with a tensor as exponent takes no {', '.join(sorted(unknown))}; give a number"
             )
-        check_square(A, "powm")
         return tensor_power(A, exponent, solver_device=options.get("solver_device"))
     if isinstance(exponent, str):
         raise TypeError(f"powm expects a number or a tensor as exponent, got {exponent!r}")

@@ -81,20 +81,20 @@ class _Apart(Smooth):
         apart = torch.cat([_expanded(E_X, apart_X), _expanded(E_Y, apart_Y)], -2)
         return squared, X.clone(), Y.clone(), apart
 
-    def like_value(self, factors: Factors) -> Tensor:
+    def like_value(self, A: Tensor, factors: Factors) -> Tensor:
         apart = factors[2][..., 0, 0]
         return apart.real if apart.is_complex() else apart
 
-    def push(self, factors: Factors, dZ: Tensor) -> Tensor:
+    def jvp(self, factors: Factors, dZ: Tensor) -> Tensor:
         return 2 * _inner(factors[2], dZ)
 
-    def pull(self, factors: Factors, g: Tensor) -> Tensor:
+    def vjp(self, factors: Factors, g: Tensor) -> Tensor:
         return 2 * g[..., None, None] * factors[2]
 
-    def bend(self, factors: Factors, g: Tensor, dZ: Tensor) -> Tensor:
+    def vjp_of_jvp(self, factors: Factors, g: Tensor, dZ: Tensor) -> Tensor:
         return 2 * g[..., None, None] * self._change(factors, dZ)
 
-    def second(self, factors: Factors, v: Tensor, w: Tensor) -> Tensor:
+    def jvp_of_jvp(self, factors: Factors, v: Tensor, w: Tensor) -> Tensor:
         return 2 * _inner(self._change(factors, v), w)
 
     def _split(self, Z: Tensor) -> tuple[Tensor, Tensor]:
@@ -107,7 +107,7 @@ class _Apart(Smooth):
         wide = cross.shape[-2] < cross.shape[-1]
         nearest = Nearest(proper=False)
         Q, *aligned = nearest.value(cross.mH if wide else cross)
-        dQ = nearest.push(aligned, change.mH if wide else change)
+        dQ = nearest.jvp(aligned, change.mH if wide else change)
         Q, dQ = (Q.mH, dQ.mH) if wide else (Q, dQ)
         return torch.cat([dX - dQ @ Y - Q @ dY, dY - dQ.mH @ X - Q.mH @ dX], -2)
 

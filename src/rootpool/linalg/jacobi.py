@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from .parallel import in_worker
+from .units import power_of_two
 
 __all__ = ["is_tiny", "jacobi_eigh"]
 
@@ -53,16 +54,9 @@ def jacobi_eigh(A: Tensor) -> tuple[Tensor, Tensor]:
 
 def _rotated(A: Tensor) -> tuple[Tensor, Tensor]:
     n, eps = A.shape[-1], torch.finfo(A.dtype).eps
-    # In units of a power of two near the largest entry, nothing overflows and no rounding is added. Two
-    # factors, because a single one may be beyond the range.
-    largest = A.tril().abs().amax((-2, -1))
-    exponent = torch.frexp(largest).exponent
-    half, ones = exponent // 2, torch.ones_like(largest)
-    small = (
-        A
-        * torch.ldexp(ones, -half)[:, None, None]
-        * torch.ldexp(ones, half - exponent)[:, None, None]
-    )
+    # In units of a power of two near the largest entry, nothing overflows and no rounding is added.
+    unit = power_of_two(A.tril().abs().amax((-2, -1)))
+    small = A / unit[:, None, None]
     a = {(i, j): small[:, i, j].contiguous() for i in range(n) for j in range(i + 1)}
     v = list(torch.eye(n, dtype=A.dtype, device=A.device).unsqueeze(-1).expand(n, n, len(A)))
     pairs = list(itertools.combinations(range(n), 2))
@@ -73,7 +67,7 @@ def _rotated(A: Tensor) -> tuple[Tensor, Tensor]:
             break
     lam, order = torch.stack([a[i, i] for i in range(n)]).sort(0)
     U = torch.stack(v).gather(0, order.unsqueeze(1).expand(n, n, -1))
-    lam = lam * torch.ldexp(ones, half) * torch.ldexp(ones, exponent - half)
+    lam = lam * unit
     # Eigenvectors column by column, as LAPACK gives them.
     return lam.mT.contiguous(), U.permute(2, 0, 1).contiguous().mT
 

@@ -19,39 +19,29 @@ f_j)`, and :math:`f'` at ties, where no kernel could give the right value.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from .checks import (
+    can_read_values,
     check_range,
     check_square,
-    checked_like_forward,
     first_index,
+    is_concrete,
     is_out_of_range,
-    is_plain,
-    is_watched,
-    may_check,
     name_item,
+    needs_grad,
 )
 from .decompose import eigh_forward
-from .differentiation import (
-    Differentiable,
-    Held,
-    add,
-    apply,
-    hermitian_part,
-    hold,
-    remember,
-    stand_in,
-)
+from .differentiation import hermitian_part
 from .jacobi import is_tiny
 from .parallel import batchwise
 from .precision import without_autocast
 from .rules import Rule
 from .scalar import ScalarFunction
+from .smooth import Factors, Smooth, differentiable
 
 __all__ = [
     "derivative",
@@ -92,7 +82,7 @@ def evaluate(
         check_range(F, caller)
         return F, lam, U
 
-    if not is_plain(A) or solver_device is not None or is_tiny(A):
+    if not is_concrete(A) or solver_device is not None or is_tiny(A):
         return work(A)
     F, lam, U = batchwise(work, A, trailing=[2])
     return F, lam, U
@@ -110,7 +100,7 @@ def derivative(
             check_range(result, f"the derivative of {function}", G)
         return (result,)
 
-    if not is_plain(lam, U, G):
+    if not is_concrete(lam, U, G):
         return work(lam, U, G)[0]
     return batchwise(work, lam, U, G, trailing=[1, 2, 2], effort=0.2)[0]
 
@@ -119,7 +109,7 @@ def second_derivative(
     lam: Tensor, U: Tensor, G: Tensor, W: Tensor, function: ScalarFunction
 ) -> Tensor:
     """``d2f(A)[G, W]``."""
-    if may_check(lam) and not function.twice_at_zero:
+    if can_read_values(lam) and not function.twice_at_zero:
         singular = (lam == 0).any(-1)
         if singular.any():
             raise torch.linalg.LinAlgError(
@@ -133,153 +123,43 @@ def second_derivative(
     return second
 
 
-def _derivative(
-    lam: Tensor, U: Tensor, G: Tensor, function: ScalarFunction, rule: Rule | None
-) -> Tensor:
-    """``df(A)[G]``, differentiable in ``G`` and in ``A``, for which ``U`` stands.
+@dataclass(frozen=True)
+class _MatrixFunction(Smooth):
+    """``A -> f(A)``; the factors are eigenvalues, eigenvectors and nothing."""
 
-    By two nodes, so that autograd does not ask for the second derivative of f where only ``G`` is
-    wanted: at singular matrices the root has none.
-    """
-    if not is_watched(U, G):
-        return derivative(lam, U, G, function, rule)
-    along: Tensor = apply(_Derivative, lam, U, G, function, rule)
-    bend: Tensor = apply(_Bend, lam, U, hold(G, U), function, rule)
-    return add(along, bend)  # type: ignore[return-value]
+    function: ScalarFunction
+    rule: Rule | None
+    caller: str
+    solver_device: str | torch.device | None
+    eps: float  # as in eigh_forward
 
+    @property
+    def name(self) -> str:
+        return "matrix functions"
 
-class _MatrixFunction(Differentiable):
-    """``A -> f(A)``; the decomposition comes along so that the backward need not repeat it.
+    def value(self, A: Tensor) -> tuple[Tensor, ...]:
+        F, lam, U = evaluate(A, self.function, self.caller, self.solver_device, self.eps)
+        return F, lam, U, lam.new_empty(0)
 
-    No eigenvector is differentiated, so the derivatives of U are free to stand for those of A, which has
-    its shape: what flows back into U goes on to A. That is how the backward is differentiated without
-    saving A itself, which users may change in place.
-    """
+    def like_value(self, A: Tensor, factors: Factors) -> Tensor:
+        return A
 
-    saves_outputs = True
+    def jvp(self, factors: Factors, dA: Tensor) -> Tensor:
+        lam, U, _ = factors
+        return derivative(lam, U, dA, self.function, self.rule)
 
-    @staticmethod
-    def forward(
-        A: Tensor,
-        function: ScalarFunction,
-        rule: Rule | None,
-        caller: str,
-        solver_device: str | torch.device | None,
-        eps: float,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        return evaluate(A, function, caller, solver_device, eps)
+    vjp = jvp
 
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        _, ctx.function, ctx.rule, *_ = inputs
-        _, lam, U = output
-        ctx.mark_non_differentiable(lam)
-        remember(ctx, lam, U)
-
-    @staticmethod
-    @checked_like_forward
-    @without_autocast
-    def backward(
-        ctx: Any, G: Tensor | None, _lam: None, g_A: Tensor | None
-    ) -> tuple[Tensor | None, ...]:
-        if G is not None:
-            lam, U = ctx.saved_tensors
-            g_A = add(g_A, _derivative(lam, U, G, ctx.function, ctx.rule))
-        return g_A, None, None, None, None, None
-
-    @staticmethod
-    def tangent(ctx: Any, saved: Any, dA: Tensor, *_: None) -> tuple[Tensor | None, ...]:
-        lam, U = saved
-        return _derivative(lam, U, dA, ctx.function, ctx.rule), None, dA
-
-
-class _Derivative(Differentiable):
-    """``G -> df(A)[G]``, a linear map that is its own transpose."""
-
-    @staticmethod
-    def forward(
-        lam: Tensor, U: Tensor, G: Tensor, function: ScalarFunction, rule: Rule | None
-    ) -> Tensor:
-        return derivative(lam, U, G, function, rule)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        lam, U, _, ctx.function, ctx.rule = inputs
-        remember(ctx, lam, U)
-
-    @staticmethod
-    @checked_like_forward
-    @without_autocast
-    def backward(ctx: Any, W: Tensor | None) -> tuple[Tensor | None, ...]:
-        lam, U = ctx.saved_tensors
-        g_G = None if W is None else _derivative(lam, U, W, ctx.function, ctx.rule)
-        return None, None, g_G, None, None
-
-    @staticmethod
-    def tangent(ctx: Any, saved: Any, *tangents: Tensor | None) -> Tensor:
-        dG = tangents[2]
-        lam, U = saved
-        if dG is None:
-            return torch.zeros_like(U)
-        return _derivative(lam, U, dG, ctx.function, ctx.rule)
-
-
-class _Bend(Differentiable):
-    """Zero, with the derivative of ``df(A)[G]`` with respect to ``A``."""
-
-    @staticmethod
-    def forward(
-        lam: Tensor, U: Tensor, G: Tensor | Held, function: ScalarFunction, rule: Rule | None
-    ) -> Tensor:
-        return stand_in(U) if isinstance(G, Held) else stand_in(U, G)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        *tensors, ctx.G, ctx.function, ctx.rule = inputs
-        if not isinstance(ctx.G, Held):
-            tensors, ctx.G = [*tensors, ctx.G], None
-        remember(ctx, *tensors)
-
-    @staticmethod
-    def second(ctx: Any, saved: Sequence[Tensor], W: Tensor) -> Tensor:
-        """``d2f(A)[G, W]``."""
-        if ctx.rule is not None:
+    def jvp_of_jvp(self, factors: Factors, v: Tensor, w: Tensor) -> Tensor:
+        if self.rule is not None:
             raise RuntimeError(
-                f"second derivatives with the gradient rule {ctx.rule} do not exist, because its "
+                f"second derivatives with the gradient rule {self.rule} do not exist, because its "
                 "first derivative is not the derivative of anything; use rule=None"
             )
-        held = () if ctx.G is None else (ctx.G.tensor,)
-        second: Tensor = apply(_SecondDerivative, *saved, *held, W, ctx.function)
-        return second
+        lam, U, _ = factors
+        return second_derivative(lam, U, v, w, self.function)
 
-    @staticmethod
-    @checked_like_forward
-    @without_autocast
-    def backward(ctx: Any, W: Tensor | None) -> tuple[Tensor | None, ...]:
-        g_A = None if W is None else _Bend.second(ctx, ctx.saved_tensors, W)
-        return None, g_A, None, None, None
-
-    @staticmethod
-    def tangent(ctx: Any, saved: list[Tensor], _lam: None, dA: Tensor | None, *_: object) -> Tensor:
-        return torch.zeros_like(saved[1]) if dA is None else _Bend.second(ctx, saved, dA)
-
-
-class _SecondDerivative(Differentiable):
-    """``(A, G, W) -> d2f(A)[G, W]``; a further derivative is refused."""
-
-    @staticmethod
-    def forward(lam: Tensor, U: Tensor, G: Tensor, W: Tensor, function: ScalarFunction) -> Tensor:
-        return second_derivative(lam, U, G, W, function)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        ctx.checked = True
-
-    @staticmethod
-    def backward(ctx: Any, *_: object) -> tuple[None, ...]:
-        raise RuntimeError("third derivatives of matrix functions are not implemented")
-
-    tangent = backward
+    vjp_of_jvp = jvp_of_jvp
 
 
 @without_autocast
@@ -293,7 +173,6 @@ def differentiable_value(
 ) -> Tensor:
     """``f(A)``, with all derivatives that there are."""
     check_square(A, caller)
-    if not is_watched(A):
+    if not needs_grad(A):  # factors would only take time
         return evaluate(A, function, caller, solver_device, eps)[0]
-    value: Tensor = apply(_MatrixFunction, A, function, rule, caller, solver_device, eps)[0]
-    return value
+    return differentiable(_MatrixFunction(function, rule, caller, solver_device, eps), A)

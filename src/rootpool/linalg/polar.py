@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 from torch.linalg import LinAlgError
 
-from .checks import check_matrix, check_range, check_square, first_index, may_check, name_item
+from .checks import can_read_values, check_matrix, check_range, check_square, first_index, name_item
 from .decompose import roundoff, svd_forward
 from .differentiation import hermitian_part
 from .precision import without_autocast
@@ -78,10 +78,10 @@ class Nearest(Smooth):
         U = U * signs.unsqueeze(-2)
         return U @ Vh, U, s * signs, Vh.mH.contiguous()
 
-    def like_value(self, factors: Factors) -> Tensor:
+    def like_value(self, A: Tensor, factors: Factors) -> Tensor:
         return factors[0]
 
-    def push(self, factors: Factors, dA: Tensor) -> Tensor:
+    def jvp(self, factors: Factors, dA: Tensor) -> Tensor:
         U, t, V = factors
         if self.proper:
             self._check_unique(t)
@@ -89,10 +89,9 @@ class Nearest(Smooth):
         check_range(change, f"the derivative of {self.name}", dA, advice=_ADVICE)
         return change
 
-    def pull(self, factors: Factors, g: Tensor) -> Tensor:
-        return self.push(factors, g)
+    vjp = jvp
 
-    def second(self, factors: Factors, v: Tensor, w: Tensor) -> Tensor:
+    def jvp_of_jvp(self, factors: Factors, v: Tensor, w: Tensor) -> Tensor:
         U, t, V = factors
         v, w = v @ V, w @ V
         dQ, turn_w, X_w = self._step(U, t, w)
@@ -110,8 +109,7 @@ class Nearest(Smooth):
             return change @ V.mH
         return self._only_full_rank(change @ V.mH, t)
 
-    def bend(self, factors: Factors, g: Tensor, dA: Tensor) -> Tensor:
-        return self.second(factors, g, dA)
+    vjp_of_jvp = jvp_of_jvp
 
     def _step(self, U: Tensor, t: Tensor, dA: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """``dQ``, ``Q^H dQ`` and ``Q^H dA``; all on the right, ``dA`` too, in the basis V."""
@@ -136,7 +134,7 @@ class Nearest(Smooth):
         return R + R.mT
 
     def _check_unique(self, t: Tensor) -> None:
-        if not may_check(t):  # then the derivative is infinite or NaN
+        if not can_read_values(t):  # then the derivative is infinite or NaN
             return
         singular = self._reciprocal_sums(t).isinf().flatten(-2).any(-1)
         if bool(singular.any()):
@@ -149,7 +147,7 @@ class Nearest(Smooth):
     def _only_full_rank(self, second: Tensor, t: Tensor) -> Tensor:
         """``second``, unless the rank is not full: an error then, or NaN where nobody can look."""
         singular = (t == 0).any(-1)
-        if may_check(singular) and bool(singular.any()):
+        if can_read_values(singular) and bool(singular.any()):
             raise LinAlgError(
                 f"{self.name} has no second derivative at {name_item(first_index(singular))}, whose "
                 "rank is not full; add a small matrix to it"

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from .checks import is_watched
+from .checks import needs_grad
 from .differentiation import Differentiable, add, apply, remember
 from .precision import is_inside_autocast, without_autocast
 
@@ -43,7 +43,7 @@ class _Product(Differentiable):
 
 def guarded_product(A: Tensor, B: Tensor) -> Tensor:
     """``A @ B``, whose derivatives are not cast by autocast, wherever the backward runs."""
-    result: Tensor = apply(_Product, A, B) if is_watched(A, B) else A @ B
+    result: Tensor = apply(_Product, A, B) if needs_grad(A, B) else A @ B
     return result
 
 

@@ -26,7 +26,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from .checks import may_check
+from .checks import can_read_values
 from .parameters import check_at_least, check_positive
 
 __all__ = [
@@ -40,8 +40,8 @@ __all__ = [
     "Rule",
     "Taylor",
     "Truncated",
+    "eigenvector_term",
     "resolve_rule",
-    "rotation",
 ]
 
 Rule = Callable[[Tensor], Tensor]  # eigenvalues (..., n) to a kernel (..., n, n)
@@ -309,13 +309,13 @@ class Degenerate(_GapRule):
         return gap.abs() <= self._tolerance(eigenvalues) * _size(eigenvalues)
 
     def __call__(self, eigenvalues: Tensor) -> Tensor:
-        if not may_check(eigenvalues) or not self.tells_apart(eigenvalues.detach()):
+        if not can_read_values(eigenvalues) or not self.has_no_ties(eigenvalues.detach()):
             return super().__call__(eigenvalues)
         gap = eigenvalues.unsqueeze(-1) - eigenvalues.unsqueeze(-2)
         gap.diagonal(dim1=-2, dim2=-1).fill_(torch.inf)
         return gap.reciprocal()
 
-    def tells_apart(self, values: Tensor) -> bool:
+    def has_no_ties(self, values: Tensor) -> bool:
         """Whether values ``(..., n)`` are sorted and no pair is a tie, nor its reciprocal beyond the range.
 
         False if they are not finite. For values that can be looked at.
@@ -391,7 +391,7 @@ def resolve_rule(rule: str | Rule) -> Rule:
     return rule
 
 
-def rotation(
+def eigenvector_term(
     rule: Rule, spectrum: Tensor, coupling: Tensor, slopes: Tensor | None = None
 ) -> Tensor:
     r"""The part of the gradient due to the vectors, :math:`\tfrac12 K^T \circ (C - C^H)`, in their basis.
@@ -403,7 +403,7 @@ def rotation(
         slopes: the gradient with respect to the spectrum, if the loss depends on it.
     """
     kernel = rule(spectrum)
-    if isinstance(rule, GradientRule) and may_check(coupling):
+    if isinstance(rule, GradientRule) and can_read_values(coupling):
         seen = None if slopes is None else slopes.detach()
         rule.inspect(kernel.detach(), coupling.detach(), seen)
     return kernel.mT * (coupling - coupling.mH) / 2

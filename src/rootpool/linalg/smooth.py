@@ -1,42 +1,57 @@
-r"""Functions by their derivatives: formulas in, automatic differentiation of both orders and modes out.
+r"""The machine for derivatives: formulas in, automatic differentiation of both orders and modes out.
 
 A function f of one tensor A leaves three *factors* of A behind, such as eigenvectors. From them it knows
-two linear maps, *push* from a change of A to that of f, and its transpose *pull*, the backward; and two
-bilinear ones,
+two linear maps, *jvp* from a change of A to the change of f, and its transpose *vjp*, the backward; and
+two bilinear ones,
 
-.. math:: \mathrm{bend}(g, dA) = \nabla_A \langle g,\, \mathrm{push}(dA) \rangle, \qquad
-          \mathrm{second}(v, w) = d^2 f(A)[v, w].
+.. math:: \mathrm{vjp\_of\_jvp}(g, dA) = \nabla_A \langle g,\, \mathrm{jvp}(dA) \rangle, \qquad
+          \mathrm{jvp\_of\_jvp}(v, w) = d^2 f(A)[v, w].
 
-As second derivatives are symmetric, bend is also the change of pull(g) along dA. A further derivative is
-refused.
+As second derivatives are symmetric, the first is also the change of vjp(g) along dA. A further derivative
+is refused.
 
-Each linear map is two nodes: one in its argument alone, and a zero whose derivative is bend or second. So
-autograd does not ask for a second derivative where only a first one is wanted, and where f may have no
-other.
+Each linear map is two nodes: one in its argument alone, and a zero whose derivative is one of the bilinear
+maps. So autograd does not ask for a second derivative where only a first one is wanted, and where f may
+have no other.
 """
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
-from .checks import checked_like_forward, is_watched
-from .differentiation import Differentiable, Held, add, apply, hold, remember, stand_in
+from .checks import checked_like_forward, needs_grad
+from .differentiation import (
+    Differentiable,
+    Hidden,
+    add,
+    apply,
+    hide_from_autograd,
+    remember,
+    zero_with_gradient,
+)
 from .precision import without_autocast
 
 __all__ = ["Factors", "Smooth", "differentiable"]
 
 # Three, because the compiler of torch 2.8 cannot trace Functions with a variable number of arguments.
 Factors = Sequence[Tensor]
-Saved = Sequence[Tensor]  # a stand-in for A, and the factors
+Saved = Sequence[Tensor]  # a zero with the gradient of A, and the factors
 
 
 class Smooth(ABC):
-    """A function of one tensor with its derivatives; a frozen value, so that compilers know it again."""
+    """A function of one tensor with its derivatives; a frozen value, so that compilers know it again.
+
+    ``batchwise`` says what ``torch.vmap`` does: False traces the formulas with one dimension more; True makes
+    the new dimension part of the batch, which is the first dimension of every tensor then.
+    """
+
+    batchwise: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -48,48 +63,48 @@ class Smooth(ABC):
         """``f(A)`` and three factors, all of them new tensors."""
 
     @abstractmethod
-    def like_value(self, factors: Factors) -> Tensor:
-        """Any tensor of the shape and dtype of ``f(A)``."""
+    def like_value(self, A: Tensor, factors: Factors) -> Tensor:
+        """Any tensor of the shape and dtype of ``f(A)``; of ``A`` only shape and dtype are known."""
 
     @abstractmethod
-    def push(self, factors: Factors, dA: Tensor) -> Tensor:
+    def jvp(self, factors: Factors, dA: Tensor, /) -> Tensor:
         """The change of f along ``dA``."""
 
     @abstractmethod
-    def pull(self, factors: Factors, g: Tensor) -> Tensor:
+    def vjp(self, factors: Factors, g: Tensor, /) -> Tensor:
         """The gradient of ``<g, f(A)>``."""
 
     @abstractmethod
-    def bend(self, factors: Factors, g: Tensor, dA: Tensor) -> Tensor:
-        """The gradient of ``<g, push(dA)>``."""
+    def vjp_of_jvp(self, factors: Factors, g: Tensor, dA: Tensor, /) -> Tensor:
+        """The gradient of ``<g, jvp(dA)>``."""
 
     @abstractmethod
-    def second(self, factors: Factors, v: Tensor, w: Tensor) -> Tensor:
-        """The change of ``push(v)`` along ``w``."""
+    def jvp_of_jvp(self, factors: Factors, v: Tensor, w: Tensor, /) -> Tensor:
+        """The change of ``jvp(v)`` along ``w``."""
 
     def inspect(self, factors: Factors, g: Tensor) -> None:  # noqa: B027
         """Say what is to be said about the gradient ``g`` of a loss; not in its second derivative."""
 
     def _map(self, factors: Factors, v: Tensor, backward: bool) -> Tensor:
-        return self.pull(factors, v) if backward else self.push(factors, v)
+        return self.vjp(factors, v) if backward else self.jvp(factors, v)
 
 
 def differentiable(f: Smooth, A: Tensor) -> Tensor:
     """``f(A)``, for autograd."""
-    if not is_watched(A):
+    if not needs_grad(A):
         return f.value(A)[0]
-    value: Tensor = apply(_Value, A, f)[0]
+    value: Tensor = apply(_nodes(f).value, A, f)[0]
     return value
 
 
 class _Value(Differentiable):
-    """``A -> f(A)``, with the factors and a stand-in for A."""
+    """``A -> f(A)``, with the factors and a zero with the gradient of A."""
 
     saves_outputs = True
 
     @staticmethod
     def forward(A: Tensor, f: Smooth) -> tuple[Tensor, ...]:
-        return *f.value(A), stand_in(A)
+        return *f.value(A), zero_with_gradient(A)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -104,10 +119,11 @@ class _Value(Differentiable):
     def backward(ctx: Any, g: Tensor | None, *rest: Tensor | None) -> tuple[Tensor | None, ...]:
         g_link = rest[-1]
         if g is not None:
+            saved = ctx.saved_tensors
             if not torch.compiler.is_compiling() and not ctx.again:
                 ctx.again = torch.is_grad_enabled()  # this gradient may be differentiated
-                ctx.f.inspect(ctx.saved_tensors[1:], g)
-            g_link = add(g_link, _linear(ctx.f, ctx.saved_tensors, g, backward=True))
+                ctx.f.inspect(saved[1:], g)
+            g_link = add(g_link, _linear(ctx.f, saved, g, backward=True))
         return g_link, None
 
     @staticmethod
@@ -116,20 +132,21 @@ class _Value(Differentiable):
 
 
 def _linear(f: Smooth, saved: Saved, v: Tensor, *, backward: bool) -> Tensor:
-    """push(v) or pull(v), differentiable in v and in the stand-in, the first of the saved tensors."""
-    if not is_watched(saved[0], v):
+    """jvp(v) or vjp(v), differentiable in v and in A, by the first of the saved tensors."""
+    if not needs_grad(saved[0], v):
         return f._map(saved[1:], v, backward)
-    along: Tensor = apply(_Along, *saved, v, f, backward)
-    bend: Tensor = apply(_Bend, *saved, hold(v, saved[0]), f, backward)
+    along: Tensor = apply(_nodes(f).along, *saved, v, f, backward)
+    hidden = hide_from_autograd(v, saved[0])
+    bend: Tensor = apply(_nodes(f).bend, *saved, hidden, f, backward)
     return add(along, bend)  # type: ignore[return-value]
 
 
 def _zeros(f: Smooth, saved: Saved, backward: bool, *others: Tensor) -> Tensor:
-    return stand_in(saved[0] if backward else f.like_value(saved[1:]), *others)
+    return zero_with_gradient(saved[0] if backward else f.like_value(saved[0], saved[1:]), *others)
 
 
 class _Along(Differentiable):
-    """``v -> push(v)`` or ``pull(v)``; each is the transpose of the other."""
+    """``v -> jvp(v)`` or ``vjp(v)``; each is the transpose of the other."""
 
     @staticmethod
     def forward(
@@ -139,7 +156,7 @@ class _Along(Differentiable):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        *saved, _, ctx.f, ctx.pulls = inputs
+        *saved, _, ctx.f, ctx.is_vjp = inputs
         remember(ctx, *saved)
 
     @staticmethod
@@ -147,30 +164,30 @@ class _Along(Differentiable):
     @without_autocast
     def backward(ctx: Any, w: Tensor | None) -> tuple[Tensor | None, ...]:
         saved = ctx.saved_tensors
-        g = None if w is None else _linear(ctx.f, saved, w, backward=not ctx.pulls)
+        g = None if w is None else _linear(ctx.f, saved, w, backward=not ctx.is_vjp)
         return None, None, None, None, g, None, None
 
     @staticmethod
     def tangent(ctx: Any, saved: Saved, *tangents: Tensor | None) -> Tensor:
         dv = tangents[4]
         if dv is None:
-            return _zeros(ctx.f, saved, ctx.pulls)
-        return _linear(ctx.f, saved, dv, backward=ctx.pulls)
+            return _zeros(ctx.f, saved, ctx.is_vjp)
+        return _linear(ctx.f, saved, dv, backward=ctx.is_vjp)
 
 
 class _Bend(Differentiable):
-    """Zero, with the derivative of push(v) or pull(v) with respect to A."""
+    """Zero, with the derivative of jvp(v) or vjp(v) with respect to A."""
 
     @staticmethod
     def forward(
-        link: Tensor, a: Tensor, b: Tensor, c: Tensor, v: Tensor | Held, f: Smooth, backward: bool
+        link: Tensor, a: Tensor, b: Tensor, c: Tensor, v: Tensor | Hidden, f: Smooth, backward: bool
     ) -> Tensor:
-        return _zeros(f, (link, a, b, c), backward, *(() if isinstance(v, Held) else (v,)))
+        return _zeros(f, (link, a, b, c), backward, *(() if isinstance(v, Hidden) else (v,)))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        *saved, ctx.v, ctx.f, ctx.pulls = inputs
-        if not isinstance(ctx.v, Held):
+        *saved, ctx.v, ctx.f, ctx.is_vjp = inputs
+        if not isinstance(ctx.v, Hidden):
             saved, ctx.v = [*saved, ctx.v], None
         remember(ctx, *saved)
 
@@ -181,25 +198,25 @@ class _Bend(Differentiable):
         if w is None:
             return (None,) * 7
         saved, v = _opened(ctx, ctx.saved_tensors)
-        g, dA = (v, w) if ctx.pulls else (w, v)
-        return apply(_Second, *saved, g, dA, ctx.f, True), *(None,) * 6
+        g, dA = (v, w) if ctx.is_vjp else (w, v)
+        return apply(_nodes(ctx.f).second, *saved, g, dA, ctx.f, True), *(None,) * 6
 
     @staticmethod
     def tangent(ctx: Any, saved: Saved, dA: Tensor | None, *_: object) -> Tensor:
         saved, v = _opened(ctx, saved)
         if dA is None:
-            return _zeros(ctx.f, saved, ctx.pulls)
-        second: Tensor = apply(_Second, *saved, v, dA, ctx.f, ctx.pulls)
+            return _zeros(ctx.f, saved, ctx.is_vjp)
+        second: Tensor = apply(_nodes(ctx.f).second, *saved, v, dA, ctx.f, ctx.is_vjp)
         return second
 
 
 def _opened(ctx: Any, saved: Saved) -> tuple[Saved, Tensor]:
-    """The stand-in with the factors, and what the map was applied to."""
+    """The saved tensors of the value, and what the map was applied to."""
     return (saved[:-1], saved[-1]) if ctx.v is None else (saved, ctx.v.tensor)
 
 
 class _Second(Differentiable):
-    """``bend(v, w)`` or ``second(v, w)``; a further derivative is refused."""
+    """``vjp_of_jvp(v, w)`` or ``jvp_of_jvp(v, w)``; a further derivative is refused."""
 
     @staticmethod
     def forward(
@@ -210,9 +227,9 @@ class _Second(Differentiable):
         v: Tensor,
         w: Tensor,
         f: Smooth,
-        bend: bool,
+        backward: bool,
     ) -> Tensor:
-        return f.bend((a, b, c), v, w) if bend else f.second((a, b, c), v, w)
+        return (f.vjp_of_jvp if backward else f.jvp_of_jvp)((a, b, c), v, w)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -223,3 +240,48 @@ class _Second(Differentiable):
         raise RuntimeError(f"third derivatives of {ctx.f.name} are not implemented")
 
     tangent = backward
+
+
+# --------------------------------------------------------------------------------------------------
+# The same nodes with the other rule for torch.vmap
+
+
+class _Nodes(NamedTuple):
+    value: Any
+    along: Any
+    bend: Any
+    second: Any
+
+
+def _vmap(kind: Any, info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Any, Any]:
+    size = info.batch_size
+    flat = [
+        a
+        if not isinstance(a, Tensor)
+        else (a.expand(size, *a.shape) if k is None else a.movedim(k, 0)).flatten(0, 1)
+        for a, k in zip(args, in_dims, strict=True)
+    ]
+    result = kind.apply(*flat)
+    single = isinstance(result, Tensor)
+    parts = tuple(r.unflatten(0, (size, len(r) // size)) for r in ([result] if single else result))
+    return (parts[0], 0) if single else (parts, (0,) * len(parts))
+
+
+class _Batchwise(Differentiable):
+    generate_vmap_rule = False
+
+    def __init_subclass__(cls) -> None:
+        # For every subclass, so that the rule of the one with a jvp applies that one.
+        cls.vmap = staticmethod(functools.partial(_vmap, cls))  # type: ignore[method-assign]
+
+
+def _batchwise(kind: Any) -> Any:
+    return type(f"{kind.__name__}Batchwise", (_Batchwise, kind), {})
+
+
+_TRACED = _Nodes(_Value, _Along, _Bend, _Second)
+_BATCHWISE = _Nodes(*map(_batchwise, _TRACED))
+
+
+def _nodes(f: Smooth) -> _Nodes:
+    return _BATCHWISE if f.batchwise else _TRACED

@@ -28,13 +28,14 @@ from torch.linalg import LinAlgError
 from ._solvers import EIGH, SVD, Solver
 from ._solvers import Factors as Solution
 from .checks import (
+    can_read_values,
     check_matrix,
     check_square,
     first_index,
-    is_plain,
-    is_watched,
-    may_check,
+    is_concrete,
+    lower_triangle,
     name_item,
+    needs_grad,
 )
 from .decompose import _solve, eigh_forward, roundoff, svd_forward
 from .differentiation import hermitian_part
@@ -66,18 +67,18 @@ class _Values(Smooth):
         U, values, Vh = svd_forward(A, False, self.solver_device)
         return values, values.clone(), U, Vh.mH.contiguous()
 
-    def like_value(self, factors: Factors) -> Tensor:
+    def like_value(self, A: Tensor, factors: Factors) -> Tensor:
         return factors[0]
 
-    def push(self, factors: Factors, dA: Tensor) -> Tensor:
+    def jvp(self, factors: Factors, dA: Tensor) -> Tensor:
         values, U, V = factors
         return torch.where(self._alive(values), _real((U.conj() * (dA @ V)).sum(-2)), 0)
 
-    def pull(self, factors: Factors, g: Tensor) -> Tensor:
+    def vjp(self, factors: Factors, g: Tensor) -> Tensor:
         values, U, V = factors
         return (U * torch.where(self._alive(values), g, 0).unsqueeze(-2)) @ V.mH
 
-    def bend(self, factors: Factors, g: Tensor, dA: Tensor) -> Tensor:
+    def vjp_of_jvp(self, factors: Factors, g: Tensor, dA: Tensor) -> Tensor:
         _, U, V = factors
         apart, together, left, right = self._quotients(factors, dA)
         g_i, g_j = g.unsqueeze(-1), g.unsqueeze(-2)
@@ -91,7 +92,7 @@ class _Values(Smooth):
             turned = turned + (U * g_j) @ right.mH
         return turned
 
-    def second(self, factors: Factors, v: Tensor, w: Tensor) -> Tensor:
+    def jvp_of_jvp(self, factors: Factors, v: Tensor, w: Tensor) -> Tensor:
         _, U, V = factors
         apart, together, left, right = self._quotients(factors, w)
         v = self._part(v)
@@ -110,7 +111,7 @@ class _Values(Smooth):
     def _quotients(
         self, factors: Factors, dA: Tensor
     ) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]:
-        """What bend is a sum of: by differences and by sums of g, and outside the ranges of U and V."""
+        """The terms of vjp_of_jvp: by differences and by sums of g, and outside the ranges of U and V."""
         values, U, V = factors
         self._check_simple(values)
         dA = self._part(dA)
@@ -129,7 +130,7 @@ class _Values(Smooth):
 
     def _check_simple(self, values: Tensor) -> None:
         """Raise where two values are equal, or a singular value is zero, to working precision."""
-        if not may_check(values) or values.shape[-1] == 0:
+        if not can_read_values(values) or values.shape[-1] == 0:
             return
         level = roundoff(values)
         bad = (values.diff(dim=-1).abs() <= level).any(-1)
@@ -180,23 +181,26 @@ _SVDVALS = _values_only("svdvals", torch.linalg.svdvals, SVD[False], 1)
 
 
 def _values(A: Tensor, f: _Values, solver: Solver) -> Tensor:
-    if is_plain(A) and not is_watched(A):
+    if is_concrete(A) and not needs_grad(A):
         (alone,) = _solve(solver, A.to(f.solver_device) if f.solver_device else A, f.name)
         return alone.to(A.device)
     return differentiable(f, A)
 
 
 @without_autocast
-def eigvalsh(A: Tensor, *, solver_device: str | torch.device | None = None) -> Tensor:
+def eigvalsh(
+    A: Tensor, UPLO: str = "L", *, solver_device: str | torch.device | None = None
+) -> Tensor:
     r"""Eigenvalues of symmetric or Hermitian ``A`` with the gradient :math:`U\, \mathrm{diag}(g)\, U^H`.
 
-    A drop-in for :func:`torch.linalg.eigvalsh`: the lower triangle alone is read, and the gradient is
+    A drop-in for :func:`torch.linalg.eigvalsh`: one triangle alone is read, and the gradient is
     symmetric. At ties it is right for every loss that does not depend on the order of equal
     eigenvalues. Second derivatives are right where the eigenvalues differ, and an error at ties; for
     losses that are sums over eigenvalues use the trace of :func:`matrix_function`, which has them.
 
     Args:
         A: symmetric or complex Hermitian matrices ``(..., n, n)`` of single or double precision.
+        UPLO: the triangle to read, ``"L"`` or ``"U"``.
         solver_device: where to decompose, as in :func:`eigh`.
 
     Returns:
@@ -211,7 +215,7 @@ def eigvalsh(A: Tensor, *, solver_device: str | torch.device | None = None) -> T
             [0., 1.]])
     """
     check_square(A, "eigvalsh")
-    return _values(A, _Values(True, solver_device), _EIGVALSH)
+    return _values(lower_triangle(A, UPLO), _Values(True, solver_device), _EIGVALSH)
 
 
 @without_autocast

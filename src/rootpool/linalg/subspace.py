@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 from torch.linalg import LinAlgError
 
-from .checks import check_matrix, check_range, check_square, first_index, may_check, name_item
+from .checks import can_read_values, check_matrix, check_range, check_square, first_index, name_item
 from .decompose import eigh_forward, roundoff, svd_forward
 from .differentiation import hermitian_part
 from .functions import apply_function
@@ -45,7 +45,7 @@ __all__ = ["LeadingProjector", "leading_projector", "principal_subspace"]
 
 def _check_cut(kept: Tensor, dropped: Tensor, level: Tensor, what: str) -> None:
     """Raise where the smallest kept value is not above the largest dropped one; tensors ``(...)``."""
-    if not may_check(kept):  # then the derivative is infinite or NaN
+    if not can_read_values(kept):  # then the derivative is infinite or NaN
         return
     closed = kept - dropped <= level
     if bool(closed.any()):
@@ -171,10 +171,13 @@ class _PrincipalBasis(Smooth):
         U, s, Vh = svd_forward(X, False, self.solver_device)
         return Vh[..., : self.k, :].mH.contiguous().resolve_conj(), U, s, Vh
 
-    def like_value(self, factors: Factors) -> Tensor:
+    def like_value(self, A: Tensor, factors: Factors) -> Tensor:
+        return self._basis(factors)
+
+    def _basis(self, factors: Factors) -> Tensor:
         return factors[2][..., : self.k, :].mH
 
-    def push(self, factors: Factors, dX: Tensor) -> Tensor:
+    def jvp(self, factors: Factors, dX: Tensor) -> Tensor:
         U, s, Vh = factors
         k = self.k
         M = U.mH @ dX @ Vh.mH
@@ -185,7 +188,7 @@ class _PrincipalBasis(Smooth):
             change = change + (step - Vh.mH @ (Vh @ step)) / s[..., None, :k]
         return change
 
-    def pull(self, factors: Factors, g: Tensor) -> Tensor:
+    def vjp(self, factors: Factors, g: Tensor) -> Tensor:
         U, s, Vh = factors
         k = self.k
         B = Vh @ g
@@ -200,9 +203,9 @@ class _PrincipalBasis(Smooth):
 
     def inspect(self, factors: Factors, g: Tensor) -> None:
         """Warn if the loss turns with the basis: for a subspace ``V_k^H g`` is Hermitian."""
-        if not may_check(g):
+        if not can_read_values(g):
             return
-        C = self.like_value(factors).mH @ g
+        C = self._basis(factors).mH @ g
         allowed = math.sqrt(torch.finfo(g.dtype).eps) * g.abs().flatten(-2).sum(-1)
         if bool(((C - C.mH).abs().flatten(-2).sum(-1) > allowed).any()):
             warnings.warn(
@@ -211,18 +214,18 @@ class _PrincipalBasis(Smooth):
                 stacklevel=2,
             )
 
-    def bend(self, factors: Factors, g: Tensor, dX: Tensor) -> Tensor:
-        V, N = self.like_value(factors), dX.shape[-2]
+    def vjp_of_jvp(self, factors: Factors, g: Tensor, dX: Tensor) -> Tensor:
+        V, N = self._basis(factors), dX.shape[-2]
         # <g, d2P V> is the inner product of the projector of E with g V^H in its lower right block.
         corner = _embedded(torch.zeros_like(dX), hermitian_part(g @ V.mH))
         bent = self._second_of_projector(factors, corner, _embedded(dX))[..., :N, N:]
-        inside = self.push(factors, dX) @ hermitian_part(V.mH @ g)
-        return 4 * bent + self.pull(factors, inside)
+        inside = self.jvp(factors, dX) @ hermitian_part(V.mH @ g)
+        return 4 * bent + self.vjp(factors, inside)
 
-    def second(self, factors: Factors, v: Tensor, w: Tensor) -> Tensor:
-        V, N = self.like_value(factors), v.shape[-2]
+    def jvp_of_jvp(self, factors: Factors, v: Tensor, w: Tensor) -> Tensor:
+        V, N = self._basis(factors), v.shape[-2]
         bent = self._second_of_projector(factors, _embedded(v), _embedded(w))[..., N:, N:]
-        inside = hermitian_part(self.push(factors, v).mH @ self.push(factors, w))
+        inside = hermitian_part(self.jvp(factors, v).mH @ self.jvp(factors, w))
         return 2 * bent @ V + V @ inside
 
     def _second_of_projector(self, factors: Factors, G: Tensor, W: Tensor) -> Tensor:

@@ -33,11 +33,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .checks import VECTOR_ADVICE, check_matrix, check_range, checked_like_forward, is_watched
+from .checks import VECTOR_ADVICE, check_matrix, check_range, checked_like_forward, needs_grad
 from .decompose import roundoff, svd_forward
 from .differentiation import Differentiable, apply, remember
 from .precision import without_autocast
-from .rules import Rule, resolve_rule, rotation
+from .rules import Rule, eigenvector_term, resolve_rule
 
 __all__ = ["SVDResult", "svd"]
 
@@ -104,7 +104,7 @@ class _SVD(Differentiable):
         C_U, C_V = U.mH @ g_U, V.mH @ g_V
         apart = C_U - C_V
         sums, inverse = _reciprocals(s)
-        inner = inner + rotation(ctx.rule, s, C_U + C_V, g_s)
+        inner = inner + eigenvector_term(ctx.rule, s, C_U + C_V, g_s)
         inner = inner + sums * (apart - apart.mH) / 2
 
         g_A = U @ inner @ V.mH
@@ -177,6 +177,6 @@ def svd(
             "by name: rule='degenerate'"
         )
     kernel = resolve_rule(rule)
-    if not is_watched(A):
+    if not needs_grad(A):
         return SVDResult(*svd_forward(A, full_matrices, solver_device))
     return SVDResult(*apply(_SVD, A, kernel, full_matrices, solver_device))

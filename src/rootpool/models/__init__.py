@@ -13,34 +13,32 @@ from .backbones import Backbone
 from .checkpoints import load_checkpoint, save_checkpoint
 from .classifier import PooledClassifier
 from .contributions import contributions
-from .cut import cut
-from .export import export_onnx, export_program
-from .factory import create_model, list_models, names, pretrained_input
+from .cut import split_at_frozen
+from .export import EXPORTABLE, export_onnx, export_program
+from .factory import create_model, list_models, pretrained_input
 from .files import read_tensors
-from .frozen import Frozen
 from .groups import parameter_groups
 from .presets import PRESETS, Preset
 from .spec import ModelSpec
 from .stages import Stages
 
 __all__ = [
+    "EXPORTABLE",
     "PRESETS",
     "Backbone",
-    "Frozen",
     "ModelSpec",
     "PooledClassifier",
     "Preset",
     "Stages",
     "contributions",
     "create_model",
-    "cut",
     "export_onnx",
     "export_program",
     "list_models",
     "load_checkpoint",
-    "names",
     "parameter_groups",
     "pretrained_input",
     "read_tensors",
     "save_checkpoint",
+    "split_at_frozen",
 ]

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from rootpool.nn import Method
-from rootpool.unknown import some_names
+from rootpool.suggest import some_names
 
 from .classifier import PooledClassifier
 from .factory import create_model
@@ -25,8 +25,6 @@ from .timm_backbones import refuse_hub
 __all__ = ["check_fit", "load_checkpoint", "save_checkpoint"]
 
 _SPEC = "rootpool.spec"
-_FILTER = ".learned."  # in the names of the parameters of learned filters
-_FROZEN = "backbone.network."  # in those of a backbone in Frozen; files are without it
 
 
 def save_checkpoint(
@@ -51,14 +49,7 @@ def save_checkpoint(
         spec = replace(model.spec, pool=method, num_classes=model.num_classes)
         if model.has_own_layers:  # others cannot be made again from a description
             text[_SPEC] = spec.to_json()
-    write_tensors(_renamed(model.state_dict(), _FROZEN, "backbone."), path, text)
-
-
-def _renamed(tensors: Mapping[str, Tensor], prefix: str, other: str) -> dict[str, Tensor]:
-    return {
-        other + key.removeprefix(prefix) if key.startswith(prefix) else key: value
-        for key, value in tensors.items()
-    }
+    write_tensors(model.state_dict(), path, text)
 
 
 def load_checkpoint(
@@ -78,8 +69,7 @@ def load_checkpoint(
             begin with ``module.``.
         model: the network to load into; None makes the one that the file describes.
         pool: the method of the new network; None for the method in the file, or ``"exact"`` if the
-            file names none. No weight depends on it, except those of learned filters, which start with
-            new values where the methods differ. Not together with ``model``.
+            file names none. No weight depends on it. Not together with ``model``.
         num_classes: for fine-tuning on other classes: if the file has a different number, the last
             layer starts with new random weights. None keeps the number in the file.
         options: of the new network, such as ``last_stride``, which foreign files do not contain: it is
@@ -138,12 +128,12 @@ def _make(
         scaling=spec.scaling,
         drop_rate=spec.drop_rate,
         tokens=spec.tokens,
-        drop=spec.drop,
+        channel_dropout=spec.channel_dropout,
         **{**spec.options, **options},
     )
     with torch.device("meta"):  # without memory: first check that the description fits the weights
         expected = make(num_classes=spec.num_classes).state_dict()
-    check_fit(expected, _with_filters(expected, tensors), os.fspath(path))
+    check_fit(expected, tensors, os.fspath(path))
     return make(num_classes=spec.num_classes if num_classes is None else num_classes)
 
 
@@ -152,9 +142,6 @@ def _load(
 ) -> None:
     """Load all tensors, except those of a last layer that starts with new weights."""
     expected = model.state_dict()
-    tensors = _with_filters(expected, tensors)
-    if any(key.startswith(_FROZEN) for key in expected):
-        tensors = _renamed(_renamed(tensors, _FROZEN, "backbone."), "backbone.", _FROZEN)
     last = _last_layer(expected)
     if last in tensors and tensors[last].shape[0] != model.num_classes:
         if num_classes != model.num_classes:
@@ -166,18 +153,6 @@ def _load(
             tensors[key] = expected[key]
     check_fit(expected, tensors, path)
     model.load_state_dict(tensors)
-
-
-def _with_filters(
-    expected: Mapping[str, Tensor], tensors: Mapping[str, Tensor]
-) -> dict[str, Tensor]:
-    """The tensors of a file with the learned filters of the network, and no others.
-
-    A filter belongs to the method. Where the file has another one, or none, it begins anew.
-    """
-    own = {key: value for key, value in expected.items() if _FILTER in key}
-    kept = {key: value for key, value in tensors.items() if _FILTER not in key or key in own}
-    return own | kept
 
 
 def check_fit(expected: Mapping[str, Tensor], tensors: Mapping[str, Tensor], path: str) -> None:

@@ -11,7 +11,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from rootpool.nn import Method
 
 from .backbones import Features
-from .freezing import frozen_parameters, hold_still
+from .freezing import frozen_parameters, set_frozen_to_eval
 from .spec import ModelSpec
 
 __all__ = ["PooledClassifier"]
@@ -20,8 +20,8 @@ __all__ = ["PooledClassifier"]
 class PooledClassifier(nn.Module):
     """``classifier(pool(backbone(images)))``, with the methods that timm's models have.
 
-    Nothing in the ``state_dict`` depends on the method of the pooling, except for the parameters of
-    learned filters. It can be changed on a live network: ``model.pool.method = "svd-pade"``.
+    Nothing in the ``state_dict`` depends on the method of the pooling, which can be changed on a live
+    network: ``model.pool.method = "svd-pade"``.
 
     Args:
         backbone: images to one feature map, ``(B, C, H, W)`` or ``(B, C, N)``, or to what the pool takes.
@@ -53,7 +53,7 @@ class PooledClassifier(nn.Module):
         self.classifier = classifier
         self.spec = spec
         self._frozen: list[nn.Parameter] = []
-        self._hold_norms = False
+        self._norms_frozen = False
         self._made = _kinds(classifier)
 
     # Sizes
@@ -175,16 +175,16 @@ class PooledClassifier(nn.Module):
         self._frozen = []
         self.train(self.training)
 
-    def hold_norms(self, hold: bool = True) -> None:
+    def freeze_norm_statistics(self, hold: bool = True) -> None:
         """Whether batch norms of the backbone keep their statistics in training; scales and shifts learn."""
-        self._hold_norms = hold
+        self._norms_frozen = hold
         self.train(self.training)
 
     def train(self, mode: bool = True) -> PooledClassifier:
         super().train(mode)
         if self._frozen:
-            hold_still(self.backbone)
-        if self._hold_norms:
+            set_frozen_to_eval(self.backbone)
+        if self._norms_frozen:
             for layer in self.backbone.modules():
                 if isinstance(layer, _BatchNorm):
                     layer.eval()

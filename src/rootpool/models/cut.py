@@ -10,14 +10,14 @@ from torch import Tensor, fx, nn
 from .backbones import Backbone, Features, features_of
 from .stages import Stages, extract
 
-__all__ = ["cut"]
+__all__ = ["split_at_frozen"]
 
 
-def cut(backbone: Backbone) -> tuple[Stages, nn.Module]:
+def split_at_frozen(backbone: Backbone) -> tuple[Stages, nn.Module]:
     """The frozen beginning of a backbone, images to ``{name: map}``, and the rest, that map to the features.
 
-    Both share their layers with the backbone. What the first part makes of an image never changes, so that
-    it can be kept, and training passes through the second part alone.
+    Both share their layers with the backbone. The output of the first part never changes, so it can be
+    cached, and only the second part is trained.
 
     Args:
         backbone: of a network whose :meth:`~rootpool.models.PooledClassifier.freeze` was called.
@@ -26,7 +26,7 @@ def cut(backbone: Backbone) -> tuple[Stages, nn.Module]:
     >>> from rootpool.models import create_model
     >>> model = create_model("resnet18", num_classes=5).eval()
     >>> model.freeze(3)
-    >>> first, rest = cut(model.backbone)
+    >>> first, rest = split_at_frozen(model.backbone)
     >>> images = torch.randn(2, 3, 64, 64)
     >>> {name: tuple(map.shape) for name, map in first(images).items()}
     {'body.layer2': (2, 128, 8, 8)}
@@ -36,14 +36,14 @@ def cut(backbone: Backbone) -> tuple[Stages, nn.Module]:
     network = _WithoutLayout(backbone)
     learns = {name: parameter.requires_grad for name, parameter in network.named_parameters()}
     if not any(learns.values()):
-        return Stages(network, ["last"]), Then(nn.Identity(), backbone.layout)
+        return Stages(network, ["last"]), Compose(nn.Identity(), backbone.layout)
     frozen = list(learns)[: list(learns.values()).index(True)]
     if not frozen:
         raise ValueError(
             "nothing is frozen at the beginning of the backbone; freeze its first stages"
         )
     name = _outermost(frozen[-1], [name for name in learns if learns[name]])
-    return Stages(network, [name]), Then(Rest(network, name, backbone), backbone.layout)
+    return Stages(network, [name]), Compose(Tail(network, name, backbone), backbone.layout)
 
 
 class _WithoutLayout(nn.Module):
@@ -59,7 +59,7 @@ class _WithoutLayout(nn.Module):
         return features_of(self.body)(images)
 
 
-class Then(nn.Module):
+class Compose(nn.Module):
     """A module, and a function of what it gives."""
 
     def __init__(self, first: nn.Module, second: Callable[[Tensor], Features]) -> None:
@@ -81,7 +81,7 @@ def _outermost(last: str, learning: list[str]) -> str:
     raise ValueError(f"{last} is frozen in a module that learns; freeze whole stages")
 
 
-class Rest(nn.Module):
+class Tail(nn.Module):
     """What a network does after a module: from its output to the output of the network.
 
     Args:

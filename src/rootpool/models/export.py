@@ -10,7 +10,10 @@ from torch import Tensor
 
 from .classifier import PooledClassifier
 
-__all__ = ["export_onnx", "export_program"]
+__all__ = ["EXPORTABLE", "export_onnx", "export_program"]
+
+EXPORTABLE = ("isqrt-cov", "minimax", "covariance", "signed-sqrt")
+"""Methods that consist of matrix products, which every program can have."""
 
 
 def export_program(
@@ -18,9 +21,9 @@ def export_program(
 ) -> torch.export.ExportedProgram:
     """The network as a ``torch.export`` program of torch's own operators, for any batch size.
 
-    Only methods that consist of matrix products can be exported: ``"isqrt-cov"``, ``"minimax"``,
-    ``"covariance"``, ``"signed-sqrt"``. If the network was trained with another method, set
-    ``model.pool.method = "minimax"`` first, which is close to the exact root.
+    Only methods that consist of matrix products can be exported (:data:`EXPORTABLE`). If the network was
+    trained with another method, set ``model.pool.method = "minimax"`` first, which is close to the exact
+    root.
 
     Args:
         model: the network, in evaluation mode.

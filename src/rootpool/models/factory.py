@@ -15,7 +15,7 @@ from timm.data.config import resolve_data_config
 from torch import Tensor, nn
 
 from rootpool.nn import AveragePool, BranchPool, Method, Scaling, make_pool, resolve_pool
-from rootpool.unknown import unknown_name
+from rootpool.suggest import unknown_name
 
 from .backbones import BRANCHES, PATCHES
 from .classifier import PooledClassifier
@@ -31,7 +31,7 @@ from .torchvision_backbones import (
     torchvision_names,
 )
 
-__all__ = ["create_model", "list_models", "names", "pretrained_input"]
+__all__ = ["create_model", "list_models", "pretrained_input"]
 
 # Wider maps are reduced to this many channels before the covariance: the 2048 channels of a ResNet-50
 # would give 2 million features, and a last layer of 2 billion weights.
@@ -43,20 +43,17 @@ PACKAGES = {
 }
 
 
-def names(pattern: str = "*") -> list[str]:
+def list_models(pattern: str = "*") -> list[str]:
     """Names that ``create_model`` knows and that match a pattern: ours, torchvision's, timm's.
 
     A few of timm's models have no single feature map; ``create_model`` refuses them and says why.
 
-    >>> names("p*")[:4]
+    >>> list_models("p*")[:4]
     ['paper/alexnet', 'paper/resnet50', 'paper/resnet101', 'patchnet']
-    >>> names("torchvision/vgg11*")
+    >>> list_models("torchvision/vgg11*")
     ['torchvision/vgg11', 'torchvision/vgg11_bn']
     """
     return fnmatch.filter([*PRESETS, *torchvision_names(), *timm.list_models()], pattern)
-
-
-list_models = names  # timm's word for it
 
 
 def pretrained_input(name: str) -> dict[str, Any]:
@@ -92,7 +89,7 @@ def create_model(
     compute_dtype: torch.dtype | None = None,
     output: str = "triangle",
     scaling: Scaling | None = None,
-    drop: str | None = None,
+    channel_dropout: str | None = None,
     drop_rate: float = 0.0,
     tokens: str = PATCHES,
     pretrained: bool = False,
@@ -115,8 +112,8 @@ def create_model(
             has it. This, ``output``, ``scaling`` and ``drop`` are for pools given by name.
         output: ``"triangle"``, ``"isometric"`` or ``"matrix"``, as in :class:`rootpool.nn.CovariancePool`.
         scaling: of the pooled vectors, such as ``rootpool.nn.Length(1.0)``.
-        drop: ``"adaptive"`` for :class:`rootpool.nn.AdaptiveChannelDropout` of the features before the
-            covariance (DropCov, with ``pool="covariance"``); None for none.
+        channel_dropout: ``"adaptive"`` for :class:`rootpool.nn.AdaptiveChannelDropout` of the features before
+            the covariance (DropCov, with ``pool="covariance"``); None for none.
         drop_rate: dropout of the pooled vectors, before the last layer.
         tokens: of a transformer, which of its tokens are pooled. ``"patches"``: those of the image alone.
             ``"all"``: class and register tokens too. ``"class+patches"``: two branches, as in SoT, the class
@@ -156,13 +153,13 @@ def create_model(
             scaling,
             drop_rate,
             tokens,
-            drop,
+            channel_dropout,
         )
     options = {
         "compute_dtype": compute_dtype,
         "output": output,
         "scaling": scaling,
-        "drop": drop,
+        "channel_dropout": channel_dropout,
     }
     head = _pool(pool, parts, reduction, default, options)
     if tokens == BRANCHES:
@@ -205,8 +202,8 @@ def _pool(
         return pool
     vanilla = pool == "gap"
     if vanilla and parts.vanilla is not None:
-        if reduction or options["drop"]:
-            extra = "reduction" if reduction else "drop"
+        if reduction or options["channel_dropout"]:
+            extra = "reduction" if reduction else "channel_dropout"
             raise ValueError(f"the original pooling of this network has no {extra}; leave it out")
         return parts.vanilla
     if reduction is None and not vanilla and default is not None and channels > default:
@@ -243,7 +240,9 @@ def _parts(
         backbone = torchvision_backbone(name, weights=weights, tensors=tensors, **options)
         return _choosing(Parts(backbone), tokens, name)
     if not is_timm_name(name):
-        raise ValueError(unknown_name("model", name, names(), "rootpool.models.list_models()"))
+        raise ValueError(
+            unknown_name("model", name, list_models(), "rootpool.models.list_models()")
+        )
     if weights is not None:
         raise FileNotFoundError(
             f"there is no file {weights!r}; for timm's own weights use pretrained=True"

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import nn
 
-__all__ = ["frozen_parameters", "hold_still", "stages_of"]
+__all__ = ["frozen_parameters", "set_frozen_to_eval", "stages_of"]
 
 BACKBONE = "backbone"
 _STEM = ("conv1", "bn1")  # of torchvision's ResNets
@@ -67,11 +67,11 @@ def _place(name: str) -> str:
     return f"{first}.{rest[0]}" if first == "features" and rest else first
 
 
-def hold_still(module: nn.Module) -> None:
+def set_frozen_to_eval(module: nn.Module) -> None:
     """Put every part whose parameters are all frozen into evaluation mode: batch norm, dropout."""
     parameters = list(module.parameters())
     if parameters and not any(parameter.requires_grad for parameter in parameters):
         module.eval()
         return
     for child in module.children():
-        hold_still(child)
+        set_frozen_to_eval(child)

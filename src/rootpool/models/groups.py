@@ -6,8 +6,6 @@ from typing import Any
 
 from torch import nn
 
-from rootpool.nn import learned_parameters
-
 from .classifier import PooledClassifier
 
 __all__ = ["parameter_groups"]
@@ -24,8 +22,7 @@ def parameter_groups(
 
     The defaults are the paper's for fine-grained data: 6e-3 for the last layer and 1.2e-3 for all others.
     These include the reduction, because the checkpoint has a trained one. If yours is new, give it its
-    own rate with ``pool_lr``. The parameters of a learned filter are always new: they have the rate of
-    the classifier, and no weight decay.
+    own rate with ``pool_lr``.
 
     Frozen parameters and empty groups are left out.
 
@@ -45,13 +42,10 @@ def parameter_groups(
     >>> [(group["name"], group["lr"]) for group in optimizer.param_groups]
     [('backbone', 0.0012), ('classifier', 0.006)]
     """
-    filters = learned_parameters(model)
-    pool = [p for p in model.pool.parameters() if not any(p is f for f in filters)]
     pool_lr = backbone_lr if pool_lr is None else pool_lr
     groups: list[dict[str, Any]] = [
         {"name": "backbone", "params": model.backbone.parameters(), "lr": backbone_lr},
-        {"name": "pool", "params": pool, "lr": pool_lr},
-        {"name": "filter", "params": filters, "lr": lr, "weight_decay": 0.0},
+        {"name": "pool", "params": model.pool.parameters(), "lr": pool_lr},
         {"name": "classifier", "params": model.classifier.parameters(), "lr": lr},
     ]
     spared = set() if decay_norms else _spared(model)

@@ -26,7 +26,7 @@ class ModelSpec:
 
     >>> spec = ModelSpec("patchnet", resolve_pool("svd-trunc", bound=1e8), 18)
     >>> spec.to_json()
-    '{"name": "patchnet", "pool": ["svd-trunc", {"bound": 100000000.0, "backward": "fused"}],
+    '{"name": "patchnet", "pool": ["svd-trunc", {"bound": 100000000.0}],
       "num_classes": 18, "reduction": null, "options": {}}'
     >>> ModelSpec.from_json(spec.to_json()) == spec
     True
@@ -42,7 +42,7 @@ class ModelSpec:
     scaling: Scaling | None = None
     drop_rate: float = 0.0
     tokens: str = PATCHES
-    drop: str | None = None
+    channel_dropout: str | None = None
 
     def to_json(self) -> str:
         """Text that :meth:`from_json` reads."""

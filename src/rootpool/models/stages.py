@@ -11,7 +11,7 @@ from timm.models import get_notrace_functions, get_notrace_modules
 from torch import Tensor, fx, nn
 from torchvision.models.feature_extraction import create_feature_extractor, get_graph_node_names
 
-from rootpool.unknown import unknown_name
+from rootpool.suggest import unknown_name
 
 __all__ = ["Stages", "extract"]
 

@@ -9,7 +9,7 @@ import timm
 import torch
 from torch import Tensor, nn
 
-from rootpool.unknown import unknown_name
+from rootpool.suggest import unknown_name
 
 from .backbones import PATCHES, Backbone, Layout, features_of, refuse_missing
 

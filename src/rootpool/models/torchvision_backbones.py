@@ -9,7 +9,7 @@ import torch
 import torchvision
 from torch import Tensor, nn
 
-from rootpool.unknown import unknown_name
+from rootpool.suggest import unknown_name
 
 from .backbones import Backbone, refuse_missing
 
@@ -67,7 +67,7 @@ def torchvision_backbone(
             raise ValueError(
                 f"{name} is not a plain sequence of layers; try timm's {plain.split('_')[0]}_*"
             )
-        listed = "rootpool.models.names()"
+        listed = "rootpool.models.list_models()"
         raise ValueError(
             unknown_name("torchvision model", TORCHVISION_PREFIX + plain, known, listed)
         )

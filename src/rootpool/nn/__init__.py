@@ -1,17 +1,18 @@
 """Modules: covariances, their roots, covariance pooling and whitening."""
 
-from .box_cox import BoxCox
 from .branches import BranchPool
-from .brownian import BrownianDistance
-from .channel_dropout import AdaptiveChannelDropout
 from .covariance import Covariance, covariance
-from .factored import LogCholesky, SparsePrecision
+from .follow_ups import (
+    AdaptiveChannelDropout,
+    BoxCox,
+    BrownianDistance,
+    LogCholesky,
+    SparsePrecision,
+)
 from .group_whitening import GroupWhitening
 from .kernel_roots import SVDPI, KernelRoot, MPNCov, SVDPade, SVDTaylor, SVDTopN, SVDTrunc
-from .learned import LearnedFilter, LearnedMixture, LearnedPower
-from .method import KernelBound, Method
-from .newton_root import SVDNewton
-from .newton_value import NewtonExact, NewtonFused
+from .method import Method
+from .newton_root import NewtonFused, SVDNewton
 from .normalisations import (
     ISqrtCov,
     MatrixLog,
@@ -26,13 +27,7 @@ from .replacing import replace_batch_norm
 from .scaled_root import ScalingEigenBranch
 from .scaling import Factor, Length, Scaling
 from .spectral_roots import Exact, SpectralRoot
-from .switching import (
-    covariance_pools,
-    learned_parameters,
-    learned_values,
-    set_method,
-    using_method,
-)
+from .switching import covariance_pools, set_method, using_method
 from .whitening import Whitening
 from .whitening_methods import (
     WHITENING_METHODS,
@@ -60,11 +55,7 @@ __all__ = [
     "Factor",
     "GroupWhitening",
     "ISqrtCov",
-    "KernelBound",
     "KernelRoot",
-    "LearnedFilter",
-    "LearnedMixture",
-    "LearnedPower",
     "Length",
     "LogCholesky",
     "MPNCov",
@@ -72,7 +63,6 @@ __all__ = [
     "MatrixPower",
     "Method",
     "MinimaxRoot",
-    "NewtonExact",
     "NewtonFused",
     "NewtonWhitening",
     "PlainCovariance",
@@ -92,8 +82,6 @@ __all__ = [
     "covariance_pool",
     "covariance_pools",
     "is_registered",
-    "learned_parameters",
-    "learned_values",
     "make_pool",
     "method_names",
     "register",

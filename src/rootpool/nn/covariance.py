@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rootpool.linalg.checks import check_range, check_tensor, checked_like_forward, is_watched
+from rootpool.linalg.checks import check_range, check_tensor, checked_like_forward, needs_grad
 from rootpool.linalg.differentiation import Differentiable, apply, remember
 from rootpool.linalg.precision import no_autocast
 from rootpool.linalg.products import product
@@ -105,7 +105,7 @@ class _Widened(Differentiable):
 
 def widened(X: Tensor, dtype: torch.dtype) -> Tensor:
     """Features in the dtype that a method computes in."""
-    if X.dtype == dtype or not is_watched(X):
+    if X.dtype == dtype or not needs_grad(X):
         return X.to(dtype)
     wide: Tensor = apply(_Widened, X, dtype)
     return wide

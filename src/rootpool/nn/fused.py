@@ -1,34 +1,60 @@
-r"""The root of a covariance computed from the features directly, forward and backward.
+r"""The root of a covariance computed from the features directly: derivation, value and gradient.
 
-With :math:`A = (X - \bar X)/\sqrt N = U\,\mathrm{diag}(s) V^T` (thin) the root is :math:`Q = W W^T`,
-:math:`W = U \mathrm{diag}(\sqrt s) = A V \mathrm{diag}(s^{-1/2})`. When there are no more positions
-than channels, V comes from the Gram matrix of the positions, and the d x d eigenproblem is never met.
-The mean is a null vector of that matrix; a Householder reflection takes it out exactly and leaves
-N - 1 positions. The backward needs W, ``K = diag(s^{-1/2}) V^T / sqrt(N)`` (centred) and s;
-its derivation is in :mod:`rootpool.nn.spectral_roots`.
+**Value.** With :math:`A = (X - \bar X)/\sqrt N = U\,\mathrm{diag}(s) V^T` (thin) and :math:`P = A A^T`, the
+root is :math:`Q = P^{1/2} = W W^T`, :math:`W = U \mathrm{diag}(\sqrt s) = A V \mathrm{diag}(s^{-1/2})`. When
+there are no more positions than channels, V comes from the Gram matrix of the positions, and the d x d
+eigenproblem is never met. The mean is a null vector of that matrix; a Householder reflection takes it out
+exactly and leaves N - 1 positions. What follows needs W, ``K = diag(s^{-1/2}) V^T / sqrt(N)`` (centred) and s
+alone.
 
-Squaring the features squares their condition, so the Gram matrix, its eigenproblem and the products that
-end in a W or a K take twice the digits. Their columns are then right to the digits of the features, and
-every other product, forward and backward, can be taken in those: W and K may be *kept* in the dtype of
-the features. Because the range of float32 is small, they are kept in a unit of their own then, on which the
-gradient does not depend: :math:`W / \rho`, :math:`\rho K` and :math:`s / \rho^2` with a power of two
-:math:`\rho` (:func:`unit_of`), which the singular values, kept as they are, remember.
+**Gradient** (vjp). With coefficients :math:`L_{ij}` between two eigenvalues and :math:`l_i` between an
+eigenvalue and the null space, for :math:`2S = G + G^T`,
 
-On CPUs a thread takes a few images at a time through all steps, so that what one step writes is still
-in the cache for the next. The batch is cut by its shape alone, whatever the number of threads. On other
+.. math::
+    \frac{\partial l}{\partial A} = \left[ U (L \circ M) + (I - U U^T)\, 2 S U \,\mathrm{diag}(l)
+    \right] \mathrm{diag}(s) V^T, \qquad M = U^T (2 S) U .
+
+In terms of W and :math:`Z = W^T (2S) W`:
+
+.. math::
+    \frac{\partial l}{\partial A} = \left[ 2 S W \mathrm{diag}(l s) + W \left( (L_{ij} - l_j)
+    \tfrac{s_j}{s_i} Z_{ij} \right) \right] \mathrm{diag}(s^{-1/2}) V^T .
+
+For the exact gradient :math:`L_{ij} = 1/(s_i + s_j)` and :math:`l_i = 1/s_i`, which leaves
+:math:`2SW - W(Z_{ij}/(s_i + s_j))`: no gap and no singularity.
+
+**Change** (jvp), the transpose of that map. With :math:`T = dX K^T` and the transpose :math:`\mathcal L^*` of
+what a method puts between W and K (a matrix and a scale c of columns),
+
+.. math:: dQ = M + M^T, \qquad M = T \mathrm{diag}(c) W^T + W \mathcal L^*(W^T T) W^T,
+
+for the exact gradient :math:`dQ = T W^T + W T^T - W \left( \frac{(F + F^T)_{ij}}{s_i + s_j} \right) W^T`
+with :math:`F = W^T T`.
+
+**Second derivative** of the exact root. It follows from forms that are smooth where the rank of the centred
+features X does not change, along changes that keep it: with f on positive eigenvalues alone,
+
+.. math:: Q = \tfrac1N X (\tfrac1N X^T X)^{-1/2} X^T \quad (N \le d), \qquad
+          Q = (\tfrac1N X X^T)^{1/2} \quad (N > d).
+
+That is slower than the rest: it decomposes again, and uses the derivatives of matrix functions. Change and
+second derivative are computed in :mod:`rootpool.nn.fused_derivatives`, value and gradient here.
+
+**Precision.** Squaring the features squares their condition, so the Gram matrix, its eigenproblem and the
+products that end in a W or a K take twice the digits. Their columns are then right to the digits of the
+features, and every other product, forward and backward, can be taken in those: W and K may be *kept* in the
+dtype of the features. Because the range of float32 is small, they are kept in a unit of their own then, on
+which the gradient does not depend: :math:`W / \rho`, :math:`\rho K` and :math:`s / \rho^2` with a power of
+two :math:`\rho` (:func:`_unit`), which the singular values, kept as they are, remember.
+
+**Threads.** On CPUs a thread takes a few images at a time through all steps, so that what one step writes is
+still in the cache for the next. The batch is cut by its shape alone, whatever the number of threads. On other
 devices everything stays in the calling thread, and so on its current stream.
-
-
-The method is passed as an object. Only the operators for tracers (``torch.compile``, ``torch.export``)
-need it as text: the name under which it is registered, and its fields.
 """
 
 from __future__ import annotations
 
-import ast
-import dataclasses
 import math
-import numbers
 from collections.abc import Callable
 
 import torch
@@ -38,41 +64,29 @@ from rootpool.linalg.checks import checks_enabled, first_index
 from rootpool.linalg.decompose import eigh_forward, roundoff
 from rootpool.linalg.parallel import run_pieces
 from rootpool.linalg.precision import no_autocast
+from rootpool.linalg.units import power_of_two
 from rootpool.linalg.vectorize import triangle_size
 
-from .registry import METHODS, is_registered
 from .spectral_roots import SpectralRoot
 from .triangle import pack_product, unpack_times
 
-__all__ = [
-    "allocate",
-    "backward_op",
-    "check_traceable",
-    "cuts",
-    "decoded",
-    "encoded",
-    "forward_op",
-    "own_units",
-    "root",
-    "root_gradient",
-    "unit_of",
-]
+__all__ = ["allocate", "cuts", "own_units", "root", "root_gradient"]
 
 
 # --------------------------------------------------------------------------------------------------
 # A few images at a time
 
 
-def unit_of(s: Tensor) -> Tensor:
+def _unit(s: Tensor) -> Tensor:
     """A power of two near the root of the largest singular value, ``(b, 1)``."""
     if s.shape[1] == 0:  # one position
         return s.new_ones(len(s), 1)
-    return torch.exp2((torch.frexp(s[:, -1:]).exponent / 2).floor().to(s.dtype))
+    return power_of_two(s[:, -1:].sqrt())
 
 
 def own_units(s: Tensor, W: Tensor) -> Tensor:
     """The singular values in the unit of W, and in its dtype."""
-    return s if s.dtype == W.dtype else (s / unit_of(s).square()).to(W.dtype)
+    return s if s.dtype == W.dtype else (s / _unit(s).square()).to(W.dtype)
 
 
 def _decompose(
@@ -107,7 +121,7 @@ def _decompose(
     inverse_root = torch.where(lam > 0, s, torch.inf).rsqrt_()
     singular = s * root_scale**2
     if kept != dtype:  # W and K in units of their own: Y stays as it is
-        root_scale = 1 / unit_of(s)
+        root_scale = 1 / _unit(s)
     if thin:
         right = V * (inverse_root / root_scale / math.sqrt(N)).unsqueeze(-2)
         W = torch.bmm(Y, right)
@@ -154,23 +168,20 @@ def _normalise(Y: Tensor) -> Tensor | float:
 
 
 def _write_root(method: SpectralRoot, W: Tensor, s: Tensor, out: Tensor) -> None:
-    """``out <- W diag(shares) W^T + base I``, or its triangle."""
+    """``out <- W diag(weights) W^T + null_value I``, or its triangle."""
     if W.dtype != s.dtype:
-        W, s = W * unit_of(s).to(W.dtype).unsqueeze(-1), s.to(W.dtype)
-    base, share = method.base(s), method.shares(s)
-    shifted = (
-        isinstance(base, Tensor) or base != 0
-    )  # a tensor is not looked at: it may be elsewhere
-    left = W if share is None else W * share.unsqueeze(-2)
+        W, s = W * _unit(s).to(W.dtype).unsqueeze(-1), s.to(W.dtype)
+    null_value, weights = method.null_value(s.dtype), method.weights(s)
+    left = W if weights is None else W * weights.unsqueeze(-2)
     d = W.shape[1]
     if out.dim() == 3:
         out.copy_(torch.bmm(left, W.mT))
-        if shifted:
-            out.diagonal(dim1=1, dim2=2).add_(base)
+        if null_value:
+            out.diagonal(dim1=1, dim2=2).add_(null_value)
     else:
         pack_product(left, W, out)
-        if shifted:
-            out[:, _diagonal(d, out)] += base
+        if null_value:
+            out[:, _diagonal(d, out)] += null_value
 
 
 def _diagonal(d: int, like: Tensor) -> Tensor:
@@ -179,22 +190,15 @@ def _diagonal(d: int, like: Tensor) -> Tensor:
     return k * d - k * (k - 1) // 2
 
 
-def _gradients(
-    method: SpectralRoot, g: Tensor, W: Tensor, K: Tensor, s: Tensor, parameters: int
-) -> tuple[Tensor, Tensor]:
-    """Gradients to the features ``(b, d, N)`` and, for each map, to the parameters ``(b, k)``."""
+def _gradient(method: SpectralRoot, g: Tensor, W: Tensor, K: Tensor, s: Tensor) -> Tensor:
+    """The gradient to the features, ``(b, d, N)``."""
     s = own_units(s, W)
     T = torch.bmm((g + g.mT).to(W.dtype), W) if g.dim() == 3 else unpack_times(g, W)
     Z = torch.bmm(W.mT, T)
-    by_map = s.new_empty(len(s), 0)
-    if parameters:
-        d = W.shape[1]
-        diagonal = g.diagonal(dim1=1, dim2=2) if g.dim() == 3 else g[:, _diagonal(d, g)]
-        by_map = method.parameter_gradients(s, Z, diagonal.to(s.dtype).sum(-1, keepdim=True))
-    inner, columns = method.inner(s, Z)
+    inner, columns = method.feature_gradient(s, Z)
     if columns is not None:
         T *= columns.unsqueeze(-2)
-    return torch.bmm(T.baddbmm_(W, inner), K), by_map
+    return torch.bmm(T.baddbmm_(W, inner), K)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -257,8 +261,7 @@ def root(
         X: features.
         method: a spectral root.
         dtype: of the decomposition.
-        kept: of W, K and the products with them; another one is for methods that are ``homogeneous`` and
-            have no floor.
+        kept: of W, K and the products with them; another one is for methods with ``low_precision_ok``.
         output: ``"triangle"`` or ``"matrix"``.
         save: whether a gradient will be asked for.
     """
@@ -284,103 +287,22 @@ def root_gradient(
     K: Tensor,
     s: Tensor,
     method: SpectralRoot,
-    parameters: int = 0,
     suspects: list[int] | None = None,
-) -> tuple[Tensor, Tensor]:
-    """For the gradient ``g`` of the roots: that of the features, and that of parameters by map ``(B, k)``.
+) -> Tensor:
+    """The gradient of the features for the gradient ``g`` of the roots.
 
     ``suspects`` gets the first item of every piece whose sum is not finite. The look is taken where the
     piece is in the cache: one pass over the whole afterwards would wake up the threads of torch again.
     """
     g, W, K, s = g.detach().contiguous(), W.detach(), K.detach(), s.detach()
     B, d, N = W.shape[0], W.shape[1], K.shape[2]
-    gradient, by_map = g.new_empty(B, d, N), W.new_empty(B, parameters)
+    gradient = g.new_empty(B, d, N)
 
     def work(piece: slice) -> None:
         factors = (W[piece], K[piece], s[piece])
-        gradient[piece], by_map[piece] = _gradients(method, g[piece], *factors, parameters)
+        gradient[piece] = _gradient(method, g[piece], *factors)
         if suspects is not None and not math.isfinite(gradient[piece].sum().item()):
             suspects.append(piece.start)
 
     _run(work, g, d, N)
-    return gradient, by_map
-
-
-# --------------------------------------------------------------------------------------------------
-# Operators for tracers
-
-
-def encoded(method: SpectralRoot | str) -> str:
-    """The registered name of a method and its fields, as text."""
-    if isinstance(method, str):
-        return method
-    if not is_registered(method):
-        raise TypeError(
-            f"torch.compile and torch.export need the name of {method}, which METHODS does not have; "
-            "decorate its class with rootpool.nn.register"
-        )
-    values = {
-        field.name: _number(getattr(method, field.name)) for field in dataclasses.fields(method)
-    }
-    for value in values.values():
-        if not (value is None or type(value) in (int, float, bool, str)):
-            raise TypeError(
-                f"torch.compile and torch.export need fields of numbers, booleans, text or None; "
-                f"{method} has {value!r}"
-            )
-    fields = ", ".join(f"{name!r}: {_literal(value)}" for name, value in values.items())
-    return f"{method.name!r}, {{{fields}}}"
-
-
-def _number(value: object) -> object:
-    """An integer of NumPy as Python's; anything else as it is."""
-    is_integer = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    return int(value) if is_integer else value  # type: ignore[call-overload]
-
-
-def _literal(value: object) -> str:
-    if isinstance(
-        value, float
-    ):  # not repr, which torch.compile cannot trace for numbers that change
-        return "1e999" if value == math.inf else f"{value}"  # infinity has no literal of its own
-    return repr(value)
-
-
-def decoded(text: str) -> SpectralRoot:
-    """The method that :func:`encoded` wrote."""
-    name, values = ast.literal_eval(text)
-    method = METHODS[name](**values)
-    assert isinstance(method, SpectralRoot)
-    return method
-
-
-@torch.library.custom_op("rootpool::covariance_root", mutates_args=())
-def forward_op(
-    X: Tensor, method: str, dtype: torch.dtype, kept: torch.dtype, output: str, save: bool
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """:func:`root` for tracers."""
-    return root(X, decoded(method), dtype, kept, output, save)
-
-
-@torch.library.custom_op("rootpool::covariance_root_backward", mutates_args=())
-def backward_op(g: Tensor, W: Tensor, K: Tensor, s: Tensor, method: str) -> Tensor:
-    """:func:`root_gradient` for tracers."""
-    return root_gradient(g, W, K, s, decoded(method))[0]
-
-
-@forward_op.register_fake
-def _(
-    X: Tensor, method: str, dtype: torch.dtype, kept: torch.dtype, output: str, save: bool
-) -> tuple[Tensor, ...]:
-    return allocate(X, dtype, kept, output, save)
-
-
-@backward_op.register_fake
-def _(g: Tensor, W: Tensor, K: Tensor, s: Tensor, method: str) -> Tensor:
-    return g.new_empty(W.shape[0], W.shape[1], K.shape[2])
-
-
-def check_traceable(method: SpectralRoot) -> None:
-    """Raise if ``torch.compile`` or ``torch.export`` is at work and cannot take this method."""
-    if torch.compiler.is_compiling():
-        encoded(method)
+    return gradient

@@ -12,11 +12,10 @@ from rootpool.linalg import to_triangle, triangle_size, triangle_weights
 from rootpool.linalg.parameters import is_integer
 from rootpool.linalg.precision import no_autocast
 
-from .channel_dropout import DROPS
 from .covariance import check_covariance, covariance, flatten_positions, widened
-from .fused import check_traceable
+from .follow_ups import CHANNEL_DROPOUTS
 from .fused_derivatives import fused_root
-from .fused_learned import learned_root
+from .fused_operators import check_traceable
 from .method import Method
 from .precision import check_compute_dtype, kept_dtype, working_dtype
 from .registry import resolve_method
@@ -35,7 +34,6 @@ def covariance_pool(
     *,
     compute_dtype: torch.dtype | None = None,
     output: str = "triangle",
-    parameters: Tensor | None = None,
 ) -> Tensor:
     r"""Normalised covariances of feature maps, with their gradient to the features.
 
@@ -60,8 +58,6 @@ def covariance_pool(
         output: ``"triangle"``, ``(B, C (C + 1) / 2)`` in row-major order; ``"isometric"``, the
             same with off-diagonal entries times the root of 2, so that inner products are those of the
             matrices; or ``"matrix"``.
-        parameters: of a method that learns some, such as :class:`LearnedPower`, ``(k,)``; they get
-            their gradient too. None for those that it starts with.
 
     Returns:
         The representation in the dtype of the features. That of one map does not depend on what else is
@@ -74,8 +70,7 @@ def covariance_pool(
     torch.Size([2, 36])
     """
     _check_options(compute_dtype, output)
-    method = resolve_method(method)
-    return _pool(features, method, compute_dtype, output, _parameters(method, parameters))
+    return _pool(features, resolve_method(method), compute_dtype, output)
 
 
 def _check_options(compute_dtype: torch.dtype | None, output: str) -> None:
@@ -85,43 +80,26 @@ def _check_options(compute_dtype: torch.dtype | None, output: str) -> None:
         raise ValueError(f"output must be one of {', '.join(OUTPUTS)}, got {output!r}")
 
 
-def _parameters(method: Method, parameters: Tensor | None) -> Tensor:
-    """The given parameters of a method, or its initial ones; empty for most methods."""
-    initial = method.initial_parameters()
-    if parameters is None:
-        # Not on the default device, which may be meta: the features decide.
-        return torch.tensor(initial, dtype=torch.float64, device="cpu")
-    if parameters.shape != (len(initial),):
-        raise ValueError(
-            f"{method} has {len(initial)} trainable parameters: expected the shape "
-            f"({len(initial)},), got {tuple(parameters.shape)}"
-        )
-    return parameters
-
-
 def _pool(
     features: Tensor,
     method: Method,
     compute_dtype: torch.dtype | None,
     output: str,
-    parameters: Tensor,
+    learned: nn.Module | None = None,
 ) -> Tensor:
     X = flatten_positions(features, "covariance_pool")
     dtype = working_dtype(compute_dtype, X.device)
     form = "matrix" if output == "matrix" else "triangle"
-    root = method if isinstance(method, SpectralRoot) and _from_features(method, X, dtype) else None
+    root = method if isinstance(method, SpectralRoot) and method.centred and not learned else None
     if root is not None:
         # Here, because torch.export of torch 2.8 hides errors that are raised inside autocast.
         check_traceable(root)
     with no_autocast(X.device):  # half precision would undo compute_dtype
-        if root is not None and len(parameters):
-            Q = learned_root(X, root, dtype, form, parameters.to(X.device))
-        elif root is not None:
-            kept = kept_dtype(compute_dtype, dtype, X.dtype) if root.narrow else dtype
+        if root is not None:
+            kept = kept_dtype(compute_dtype, dtype, X.dtype) if root.low_precision_ok else dtype
             Q = fused_root(X, root, dtype, kept, form)
         else:
-            tuned = method.at(parameters.to(X.device, dtype)) if len(parameters) else method
-            Q = tuned(covariance(widened(X, dtype), centred=method.centred))
+            Q = (learned or method)(covariance(widened(X, dtype), centred=method.centred))
             Q = Q if form == "matrix" else to_triangle(Q)
         if output == "isometric":
             Q = Q * triangle_weights(X.shape[1], dtype=Q.dtype, device=Q.device)
@@ -129,18 +107,6 @@ def _pool(
     if root is None:
         check_covariance(pooled.flatten(1).unsqueeze(-1), X)
     return pooled
-
-
-def _from_features(method: SpectralRoot, X: Tensor, dtype: torch.dtype) -> bool:
-    """Whether a root is computed from the features directly, which is faster.
-
-    One with its gradient as published is, too, where no gradient is asked for. The values then differ by the
-    roots of rounding errors of the covariance, 1e-8 in float64. In float32, or where published eigenvalues
-    are dropped to eps instead of zero, that difference is part of what is published.
-    """
-    without_gradient = not (torch.is_grad_enabled() and X.requires_grad)
-    same = dtype == torch.float64 and method.fused_value
-    return method.centred and (method.fused or (without_gradient and same))
 
 
 class _Pool(nn.Module):
@@ -192,9 +158,7 @@ class CovariancePool(_Pool):
 
     The method can be changed on a live module (``pool.method = "svd-pade"``): no parameter, buffer or
     optimizer state depends on it. That is what hybrid training does. The exception are methods that
-    learn: their parameters are in ``pool.learned`` by the name of the method from the first time that it
-    is assigned, and stay there, as they have been learned, when the method changes. Give them to the
-    optimizer without weight decay (:func:`learned_parameters`).
+    learn (:meth:`Method.build`): their module is ``pool.learned``, new whenever such a method is assigned.
 
     Args:
         in_channels: channels of the features.
@@ -206,7 +170,7 @@ class CovariancePool(_Pool):
         output: ``"triangle"``, ``"isometric"`` or ``"matrix"``, as in :func:`covariance_pool`.
         scaling: applied to the vector of each sample, :class:`Length` or :class:`Factor`;
             None, as in the paper, leaves it alone.
-        drop: a module that is applied to the reduced features, such as
+        channel_dropout: a module that is applied to the reduced features, such as
             :class:`AdaptiveChannelDropout`; None for none.
 
     Shape:
@@ -228,14 +192,14 @@ class CovariancePool(_Pool):
         compute_dtype: torch.dtype | None = None,
         output: str = "triangle",
         scaling: Scaling | None = None,
-        drop: nn.Module | None = None,
+        channel_dropout: nn.Module | None = None,
     ) -> None:
         super().__init__(in_channels, reduction, scaling)
         _check_options(compute_dtype, output)
-        self.drop = nn.Identity() if drop is None else drop
+        self.channel_dropout = nn.Identity() if channel_dropout is None else channel_dropout
         self.compute_dtype = compute_dtype
         self.output = output
-        self.learned = nn.ParameterDict()
+        self.learned: nn.Module | None = None
         self.method = method
 
     @property
@@ -246,9 +210,8 @@ class CovariancePool(_Pool):
     @method.setter
     def method(self, method: str | Method) -> None:
         self._method = resolve_method(method)
-        initial = self._method.initial_parameters()
-        if initial and self._method.name not in self.learned:
-            self.learned[self._method.name] = nn.Parameter(torch.tensor(initial))
+        built = self._method.build()
+        self.learned = built if isinstance(built, nn.Module) else None
 
     def working_dtype(self, device: torch.device) -> torch.dtype:
         """The precision that it computes in on a device."""
@@ -261,11 +224,8 @@ class CovariancePool(_Pool):
 
     def pool(self, features: Tensor) -> Tensor:
         """Pool reduced features."""
-        features = self.drop(features)
-        method = self._method
-        learned = self.learned[method.name] if method.initial_parameters() else None
-        parameters = _parameters(method, learned)
-        return _pool(features, method, self.compute_dtype, self.output, parameters)
+        features = self.channel_dropout(features)
+        return _pool(features, self._method, self.compute_dtype, self.output, self.learned)
 
     def extra_repr(self) -> str:
         return (
@@ -338,12 +298,12 @@ def make_pool(
     compute_dtype: torch.dtype | None = None,
     output: str = "triangle",
     scaling: Scaling | None = None,
-    drop: str | None = None,
+    channel_dropout: str | None = None,
 ) -> CovariancePool | AveragePool:
     """The pooling of a name: :class:`AveragePool` for ``"gap"``, else :class:`CovariancePool`.
 
-    ``compute_dtype`` and ``output`` are options of covariances; averages have no use for them. ``drop`` is
-    ``"adaptive"`` for :class:`AdaptiveChannelDropout`, which is for covariances alone.
+    ``compute_dtype`` and ``output`` are options of covariances; averages have no use for them.
+    ``channel_dropout`` is ``"adaptive"`` for :class:`AdaptiveChannelDropout`, which is for covariances only.
 
     >>> make_pool(64, "gap")
     AveragePool(...)
@@ -351,14 +311,15 @@ def make_pool(
     136
     """
     _check_options(compute_dtype, output)
-    if drop is not None and drop not in DROPS:
-        raise ValueError(f"drop must be {', '.join(DROPS)} or None, got {drop!r}")
+    if channel_dropout is not None and channel_dropout not in CHANNEL_DROPOUTS:
+        known = ", ".join(CHANNEL_DROPOUTS)
+        raise ValueError(f"channel_dropout must be {known} or None, got {channel_dropout!r}")
     if pool == AVERAGE:
-        if drop is not None:
+        if channel_dropout is not None:
             raise ValueError(
-                f"drop={drop!r} is for the features before a covariance, and {AVERAGE} has none; leave it "
-                'out, or choose a method such as "covariance"'
+                f"channel_dropout={channel_dropout!r} is for the features before a covariance, and {AVERAGE} "
+                'has none; leave it out, or choose a method such as "covariance"'
             )
         return AveragePool(in_channels, reduction, scaling)
-    before = None if drop is None else DROPS[drop]()
+    before = None if channel_dropout is None else CHANNEL_DROPOUTS[channel_dropout]()
     return CovariancePool(in_channels, pool, reduction, compute_dtype, output, scaling, before)

@@ -23,30 +23,42 @@ Two terms of each pair that ought to cancel are multiplied by an entry of K befo
 ties their rounding errors are what remains, and at ties they do not cancel at all.
 
 .. warning::
-    This is here to measure what the paper is about, and nothing else should use it. Training with it can
-    diverge, one sample changes the gradient of all others in the batch, and it hides infinities, which no
-    other part of this library does. The default gradients have none of this.
+    This is here to measure what the paper is about, and nothing else in the library uses it. Training with
+    it can diverge, one sample changes the gradient of all others in the batch, and it hides infinities,
+    which no other part of this library does. The methods without ``-published`` in their names have none
+    of this.
 """
 
 from __future__ import annotations
 
 import functools
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias, TypeVar
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
 
 from rootpool.linalg.decompose import svd_forward
+from rootpool.linalg.parameters import check_at_least, check_positive
+
+from .method import Method
 
 __all__ = [
+    "MPNCovPublished",
     "PairKernel",
+    "PublishedRoot",
+    "SVDPIPublished",
+    "SVDPadePublished",
+    "SVDTaylorPublished",
+    "SVDTopNPublished",
+    "SVDTruncPublished",
     "pade_coefficients",
     "polynomial",
     "published_gradient",
     "published_kernel",
-    "published_root",
     "sum_of_powers",
 ]
 
@@ -55,16 +67,117 @@ PairKernel: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 Number = TypeVar("Number", float, Tensor)
 
 
-def published_root(P: Tensor, kernel: PairKernel, keep: int | None = None) -> Tensor:
-    """The root of covariances ``(..., d, d)``, with the published gradient.
+class PublishedRoot(Method):
+    """The root of covariances with the published gradient; subclasses differ in the kernel."""
 
-    Args:
-        P: the covariances.
-        kernel: from the larger and the smaller eigenvalue of each pair to the kernel.
-        keep: how many of the largest eigenvalues to keep; the others are set to eps. None: all.
-    """
-    root: Tensor = _PublishedRoot.apply(P, kernel, keep)[0]
-    return root
+    source: ClassVar[str] = "published"
+
+    @property
+    def keep(self) -> int | None:
+        """How many of the largest eigenvalues to keep; the others are set to eps. None: all."""
+        return None
+
+    @abstractmethod
+    def pair_kernel(self, larger: Tensor, smaller: Tensor) -> Tensor:
+        """The kernel of the larger and the smaller eigenvalue of each pair."""
+
+    def __call__(self, P: Tensor) -> Tensor:
+        root: Tensor = _PublishedRoot.apply(P, self.pair_kernel, self.keep)[0]
+        return root
+
+
+@dataclass(frozen=True)
+class MPNCovPublished(PublishedRoot):
+    """MPN-COV with the gradient as published: the ordinary kernel."""
+
+    name: ClassVar[str] = "mpn-cov-published"
+    use: ClassVar[str] = "to measure what the paper is about: mpn-cov by its equations"
+
+    def pair_kernel(self, larger: Tensor, smaller: Tensor) -> Tensor:
+        return 1 / (larger - smaller)
+
+
+@dataclass(frozen=True)
+class SVDTruncPublished(PublishedRoot):
+    """SVD-Trunc with the gradient as published: the kernel clipped to ``[-bound, bound]``."""
+
+    name: ClassVar[str] = "svd-trunc-published"
+    use: ClassVar[str] = "to measure what the paper is about: svd-trunc by its equations"
+
+    bound: float = 1e10
+
+    def __post_init__(self) -> None:
+        check_positive("SVDTruncPublished.bound", self.bound)
+
+    def pair_kernel(self, larger: Tensor, smaller: Tensor) -> Tensor:
+        return (1 / (larger - smaller)).clamp(-self.bound, self.bound)
+
+
+@dataclass(frozen=True)
+class SVDPIPublished(PublishedRoot):
+    """SVD-PI with the gradient as published: the series of power iteration."""
+
+    name: ClassVar[str] = "svd-pi-published"
+    use: ClassVar[str] = "to measure what the paper is about: svd-pi by its equations"
+
+    iterations: int = 20
+
+    def __post_init__(self) -> None:
+        check_at_least("SVDPIPublished.iterations", self.iterations, 1)
+
+    def pair_kernel(self, larger: Tensor, smaller: Tensor) -> Tensor:
+        return sum_of_powers((1.0,) * self.iterations, smaller / larger) / larger
+
+
+@dataclass(frozen=True)
+class SVDTaylorPublished(PublishedRoot):
+    """SVD-Taylor with the gradient as published: the Taylor polynomial of the kernel."""
+
+    name: ClassVar[str] = "svd-taylor-published"
+    use: ClassVar[str] = "to measure what the paper is about: svd-taylor by its equations"
+
+    degree: int = 100
+
+    def __post_init__(self) -> None:
+        check_at_least("SVDTaylorPublished.degree", self.degree, 0)
+
+    def pair_kernel(self, larger: Tensor, smaller: Tensor) -> Tensor:
+        return sum_of_powers((1.0,) * (self.degree + 1), smaller / larger) / larger
+
+
+@dataclass(frozen=True)
+class SVDPadePublished(PublishedRoot):
+    """SVD-Pade with the gradient as published: the Padé approximant of the kernel."""
+
+    name: ClassVar[str] = "svd-pade-published"
+    use: ClassVar[str] = "to measure what the paper is about: svd-pade by its equations"
+
+    degree: int = 100
+
+    def __post_init__(self) -> None:
+        check_at_least("SVDPadePublished.degree", self.degree, 1)
+
+    def pair_kernel(self, larger: Tensor, smaller: Tensor) -> Tensor:
+        p, q = pade_coefficients(self.degree)
+        x = smaller / larger
+        return sum_of_powers(p, x) / sum_of_powers(q, x) / larger
+
+
+@dataclass(frozen=True)
+class SVDTopNPublished(MPNCovPublished):
+    """SVD-TopN with the gradient as published: the ``count`` largest eigenvalues."""
+
+    name: ClassVar[str] = "svd-topn-published"
+    use: ClassVar[str] = "to measure what the paper is about: svd-topn by its equations"
+
+    count: int = 200
+
+    def __post_init__(self) -> None:
+        check_at_least("SVDTopNPublished.count", self.count, 1)
+
+    @property
+    def keep(self) -> int | None:
+        return self.count
 
 
 class _PublishedRoot(torch.autograd.Function):
@@ -107,7 +220,8 @@ class _PublishedGradient(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *_: Tensor) -> tuple[None, ...]:
         raise RuntimeError(
-            "gradients as published have no second derivative; use backward='fused', or exact"
+            "gradients as published have no second derivative; use the method without -published "
+            "in its name, or exact"
         )
 
 

@@ -5,16 +5,12 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, TypeVar
 
-from rootpool.unknown import unknown_name
+from rootpool.suggest import unknown_name
 
-from .box_cox import BoxCox
-from .brownian import BrownianDistance
-from .factored import LogCholesky, SparsePrecision
+from .follow_ups import BoxCox, BrownianDistance, LogCholesky, SparsePrecision
 from .kernel_roots import SVDPI, MPNCov, SVDPade, SVDTaylor, SVDTopN, SVDTrunc
-from .learned import LearnedMixture, LearnedPower
 from .method import SOURCES, Method
-from .newton_root import SVDNewton
-from .newton_value import NewtonExact, NewtonFused
+from .newton_root import NewtonFused, SVDNewton
 from .normalisations import (
     ISqrtCov,
     MatrixLog,
@@ -22,6 +18,14 @@ from .normalisations import (
     MinimaxRoot,
     PlainCovariance,
     SignedSqrt,
+)
+from .published import (
+    MPNCovPublished,
+    SVDPadePublished,
+    SVDPIPublished,
+    SVDTaylorPublished,
+    SVDTopNPublished,
+    SVDTruncPublished,
 )
 from .scaled_root import ScalingEigenBranch
 from .spectral_roots import Exact
@@ -40,11 +44,14 @@ METHODS: dict[str, type[Method]] = {
         SVDNewton,
         SVDTaylor,
         SVDPade,
-        NewtonExact,
         NewtonFused,
         MinimaxRoot,
-        LearnedPower,
-        LearnedMixture,
+        MPNCovPublished,
+        SVDTopNPublished,
+        SVDTruncPublished,
+        SVDPIPublished,
+        SVDTaylorPublished,
+        SVDPadePublished,
         ScalingEigenBranch,
         BoxCox,
         LogCholesky,
@@ -123,11 +130,11 @@ def resolve_method(method: str | Method, **options: Any) -> Method:
     """Return the method of that name, with options instead of its defaults, or the method itself.
 
     >>> resolve_method("svd-trunc")
-    SVDTrunc(bound=10000000000.0, backward='fused')
+    SVDTrunc(bound=10000000000.0)
     >>> resolve_method("svd-trunc", bound=1e8)
-    SVDTrunc(bound=100000000.0, backward='fused')
+    SVDTrunc(bound=100000000.0)
     >>> resolve_method(SVDTrunc(bound=1e8))
-    SVDTrunc(bound=100000000.0, backward='fused')
+    SVDTrunc(bound=100000000.0)
     """
     if isinstance(method, Method):
         if options:

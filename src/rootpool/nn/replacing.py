@@ -25,9 +25,9 @@ def replace_batch_norm(
     *,
     names: str = "*",
     compute_dtype: torch.dtype | None = None,
-    group: ProcessGroup = None,
+    process_group: ProcessGroup = None,
 ) -> nn.Module:
-    """Put :class:`Whitening` in the place of the batch norms of a network, in place.
+    """Replace batch norms by :class:`Whitening`, in place.
 
     Scale and shift stay the same parameters, so an optimizer keeps them. Running means and variances stay
     too, and the covariances between channels begin with zero. So in evaluation the network computes what it
@@ -42,7 +42,7 @@ def replace_batch_norm(
         names: a pattern of the names in ``model.named_modules()``, such as ``"layer1.*"``. Published
             networks whiten a few layers only, often the first.
         compute_dtype: as in :class:`Whitening`.
-        group: the process group; None for that of a ``SyncBatchNorm``, or the default one.
+        process_group: shares its statistics; None for that of a ``SyncBatchNorm``, or the default one.
 
     Returns:
         The network; a new layer if ``model`` itself is a batch norm.
@@ -62,7 +62,7 @@ def replace_batch_norm(
             "model.named_modules()"
         )
     layers = {
-        norm: _whitening(norm, name, group_size, method, compute_dtype, group)
+        norm: _whitening(norm, name, group_size, method, compute_dtype, process_group)
         for name, norm in found
     }
     for name, norm in found:
@@ -78,7 +78,7 @@ def _whitening(
     group_size: int,
     method: str | WhiteningMethod,
     compute_dtype: torch.dtype | None,
-    group: ProcessGroup,
+    process_group: ProcessGroup,
 ) -> nn.Module:
     following = dict(norm.named_children())
     if type(norm) not in _PLAIN and list(following) != _FOLLOWING:
@@ -99,7 +99,7 @@ def _whitening(
         groups=_groups(norm.num_features, group_size),
         affine=norm.affine,
         method=method,
-        group=getattr(norm, "process_group", None) if group is None else group,
+        process_group=process_group or getattr(norm, "process_group", None),
     ).to(norm.running_mean)
     layer.weight, layer.bias = norm.weight, norm.bias
     layer.running_mean.copy_(norm.running_mean)

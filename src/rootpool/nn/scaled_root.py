@@ -24,8 +24,9 @@ from torch import Tensor
 
 from rootpool.linalg import expm, sqrtm
 from rootpool.linalg.products import product
+from rootpool.linalg.units import power_of_two
 
-from .spectral_roots import Exact, SpectralRoot, power_of_two
+from .spectral_roots import Exact, SpectralRoot
 
 __all__ = ["ScalingEigenBranch"]
 
@@ -49,7 +50,6 @@ class ScalingEigenBranch(SpectralRoot):
     name: ClassVar[str] = "seb"
     source: ClassVar[str] = "follow-up"
     use: ClassVar[str] = "to try what the paper's authors propose for fine-grained data"
-    homogeneous: ClassVar[bool] = False
 
     def floor(self, dtype: torch.dtype) -> float:
         return 0.0
@@ -63,21 +63,21 @@ class ScalingEigenBranch(SpectralRoot):
         """``nu``, ``(B, 1)``, and ``2 nu' s``, ``(B, r)``."""
         lam = s.square().clamp_max(VANISHES)
         decay = torch.exp(-lam)
-        unit = power_of_two(s)  # whose squares neither overflow nor vanish
+        unit = power_of_two(s[:, -1:])  # whose squares neither overflow nor vanish
         norm = torch.linalg.vector_norm(s / unit * decay, dim=-1, keepdim=True)
         slope = s / unit * decay.square() * (1 - 2 * lam) / torch.where(norm == 0, 1, norm)
         return norm * unit, slope
 
-    def shares(self, s: Tensor) -> Tensor | None:
+    def weights(self, s: Tensor) -> Tensor | None:
         if s.shape[1] == 0:
             return None
         return (1 + self._branch(s)[0]).expand_as(s)
 
-    def inner(self, s: Tensor, Z: Tensor) -> tuple[Tensor, Tensor | None]:
+    def feature_gradient(self, s: Tensor, Z: Tensor) -> tuple[Tensor, Tensor | None]:
         if s.shape[1] == 0:
             return Z, None
         nu, slope = self._branch(s)
-        exact, _ = Exact().inner(s, Z)
+        exact, _ = Exact().feature_gradient(s, Z)
         inner = exact * (1 + nu).unsqueeze(-1)
         product = Z.diagonal(dim1=-2, dim2=-1).sum(-1, keepdim=True) / 2  # <G, Q>
         inner.diagonal(dim1=-2, dim2=-1).add_(product * slope)

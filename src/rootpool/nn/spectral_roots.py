@@ -1,25 +1,7 @@
 r"""Roots by eigendecomposition: the same value, different gradients.
 
 A spectral root also knows its gradient with respect to the *features* of a covariance, which
-:mod:`rootpool.nn.fused` computes for whole batches.
-
-With :math:`A = (X - \bar X)/\sqrt N = U\,\mathrm{diag}(s) V^T`, :math:`P = A A^T` and
-:math:`\lambda = s^2`, the gradient of :math:`Q = P^{1/2}` with coefficients :math:`L_{ij}` between two
-eigenvalues and :math:`l_i` between an eigenvalue and the null space is, for :math:`2S = G + G^T`,
-
-.. math::
-    \frac{\partial l}{\partial A} = \left[ U (L \circ M) + (I - U U^T)\, 2 S U \,\mathrm{diag}(l)
-    \right] \mathrm{diag}(s) V^T, \qquad M = U^T (2 S) U .
-
-In terms of :math:`W = U \mathrm{diag}(\sqrt s)`, for which :math:`Q = W W^T`, and
-:math:`Z = W^T (2S) W`:
-
-.. math::
-    \frac{\partial l}{\partial A} = \left[ 2 S W \mathrm{diag}(l s) + W \left( (L_{ij} - l_j)
-    \tfrac{s_j}{s_i} Z_{ij} \right) \right] \mathrm{diag}(s^{-1/2}) V^T .
-
-For the exact gradient :math:`L_{ij} = 1/(s_i + s_j)` and :math:`l_i = 1/s_i`, which leaves
-:math:`2SW - W(Z_{ij}/(s_i + s_j))`: no gap and no singularity.
+:mod:`rootpool.nn.fused` derives, and computes for whole batches.
 """
 
 from __future__ import annotations
@@ -33,25 +15,24 @@ import torch
 from torch import Tensor
 
 from rootpool.linalg import sqrtm
+from rootpool.linalg.units import power_of_two
 
-from .method import KernelBound, Method
+from .method import Method
 
-__all__ = ["Exact", "SpectralRoot", "assemble", "power_of_two", "relative"]
+__all__ = ["Exact", "SpectralRoot", "assemble", "relative"]
 
 
 class SpectralRoot(Method):
     """The square root by eigendecomposition; subclasses differ in the gradient.
 
-    ``twice`` says whether that gradient is the derivative of the root itself, so that it can be
-    differentiated again. ``homogeneous`` says whether the result scales as the features do (but for the
-    floor). ``narrow`` says whether the digits of the features are enough for all that follows the
-    decomposition; the method must be homogeneous then, and without a floor. ``inner`` has to be linear in
-    ``Z``.
+    ``twice_differentiable`` says whether that gradient is the derivative of the root itself, so that it can
+    be differentiated again. ``low_precision_ok`` says whether everything after the decomposition may be
+    computed in the dtype of the features; the result must then scale as the features do, without a floor.
+    ``feature_gradient`` has to be linear in ``Z``.
     """
 
-    twice: ClassVar[bool] = False
-    homogeneous: ClassVar[bool] = True
-    narrow: ClassVar[bool] = False
+    twice_differentiable: ClassVar[bool] = False
+    low_precision_ok: ClassVar[bool] = False
 
     def floor(self, dtype: torch.dtype) -> float:
         """Eigenvalues below are raised to this: ``eps``, as in the paper."""
@@ -62,41 +43,31 @@ class SpectralRoot(Method):
         return self.floor(dtype)
 
     @property
-    def fused(self) -> bool:
-        """Whether :mod:`rootpool.nn.fused` computes it; otherwise the method is called on covariances."""
-        return True
-
-    @property
-    def fused_value(self) -> bool:
-        """The same where no gradient is asked for."""
-        return self.fused
-
-    @property
     def keep(self) -> int | None:
         """How many of the largest eigenvalues to keep; None: all."""
         return None
 
-    def base(self, like: Tensor) -> Tensor | float:
-        """The value of the null space: the root of the floor; a number of the dtype of ``like``."""
-        return math.sqrt(self.floor(like.dtype))
+    def null_value(self, dtype: torch.dtype) -> float:
+        """The value on the null space: the root of the floor."""
+        return math.sqrt(self.floor(dtype))
 
-    def shares(self, s: Tensor) -> Tensor | None:
-        """The shares of the columns of W in ``W diag(shares) W^T + base I``; None: ones.
+    def weights(self, s: Tensor) -> Tensor | None:
+        """The weights of the columns of W in ``W diag(weights) W^T + null_value I``; None: ones.
 
         Args:
             s: roots of the eigenvalues, ascending, ``(B, r)``; dropped ones are 0.
         """
-        base = math.sqrt(self.floor(s.dtype))
-        if not base and self.keep is None:
+        null = self.null_value(s.dtype)
+        if not null and self.keep is None:
             return None
         # Not 0 / s: torch multiplies with the reciprocal, which is infinite for denormal numbers.
-        share = (1 - base / torch.where(s > 0, s, torch.inf)).clamp_min(0) if base else s.sign()
+        weights = (1 - null / torch.where(s > 0, s, torch.inf)).clamp_min(0) if null else s.sign()
         if self.keep is not None:
-            share[:, : max(0, share.shape[1] - self.keep)] = 0
-        return share
+            weights[:, : max(0, weights.shape[1] - self.keep)] = 0
+        return weights
 
     @abstractmethod
-    def inner(self, s: Tensor, Z: Tensor) -> tuple[Tensor, Tensor | None]:
+    def feature_gradient(self, s: Tensor, Z: Tensor) -> tuple[Tensor, Tensor | None]:
         r"""The matrix between W and :math:`s^{-1/2} V^T`, and the column scale of 2SW (None: ones).
 
         Args:
@@ -104,29 +75,10 @@ class SpectralRoot(Method):
             Z: :math:`W^T (2S) W`, ``(B, r, r)``.
         """
 
-    def at(self, parameters: Tensor) -> SpectralRoot:
-        """The method with given values ``(k,)`` of its trainable parameters; itself if it has none."""
-        return self
-
-    def parameter_gradients(self, s: Tensor, Z: Tensor, trace: Tensor) -> Tensor:
-        """The gradient to the trainable parameters from each map, ``(B, k)``.
-
-        Args:
-            s: as in `inner`.
-            Z: as in `inner`.
-            trace: of the gradient of the result, ``(B, 1)``, in which the null space has its part.
-        """
-        return s.new_empty(len(s), 0)
-
-
-def power_of_two(s: Tensor) -> Tensor:
-    """A power of two near the largest ``s``, ``(B, 1)``."""
-    return torch.ldexp(torch.ones_like(s[:, -1:]), torch.frexp(s[:, -1:]).exponent)
-
 
 def relative(s: Tensor) -> Tensor:
     """``s`` over the root of its sum of squares, ``(B, r)``: in units of the root of the trace."""
-    s = s / power_of_two(s)  # whose squares neither overflow nor vanish
+    s = s / power_of_two(s[:, -1:])  # whose squares neither overflow nor vanish
     norm = torch.linalg.vector_norm(s, dim=-1, keepdim=True)
     return s / torch.where(norm == 0, 1, norm)
 
@@ -139,13 +91,13 @@ def assemble(L: Tensor, null: Tensor, s: Tensor, Z: Tensor) -> tuple[Tensor, Ten
 
 @dataclass(frozen=True)
 class Exact(SpectralRoot):
-    """Our method: the exact gradient, whose coefficients lie in [0, 1]. Nothing to choose."""
+    """Exact gradient with coefficients in [0, 1]; no parameters."""
 
     name: ClassVar[str] = "exact"
     source: ClassVar[str] = "ours"
     use: ClassVar[str] = "the default"
-    twice: ClassVar[bool] = True
-    narrow: ClassVar[bool] = True
+    twice_differentiable: ClassVar[bool] = True
+    low_precision_ok: ClassVar[bool] = True
 
     def floor(self, dtype: torch.dtype) -> float:
         return 0.0
@@ -153,10 +105,6 @@ class Exact(SpectralRoot):
     def __call__(self, P: Tensor) -> Tensor:
         return sqrtm(P)
 
-    def inner(self, s: Tensor, Z: Tensor) -> tuple[Tensor, Tensor | None]:
+    def feature_gradient(self, s: Tensor, Z: Tensor) -> tuple[Tensor, Tensor | None]:
         sums = s.unsqueeze(-1) + s.unsqueeze(-2)
         return Z / -torch.where(sums == 0, 1, sums), None
-
-    def kernel_bound(self, dtype: torch.dtype = torch.float64) -> KernelBound:
-        """The largest coefficient of the gradient to the features."""
-        return KernelBound(1.0, "s_j / (s_i + s_j) <= 1", "s_i = 0 < s_j")

@@ -11,7 +11,7 @@ from .method import Method
 from .pooling import CovariancePool
 from .registry import resolve_method
 
-__all__ = ["covariance_pools", "learned_parameters", "learned_values", "set_method", "using_method"]
+__all__ = ["covariance_pools", "set_method", "using_method"]
 
 
 def covariance_pools(model: nn.Module) -> dict[str, CovariancePool]:
@@ -21,31 +21,6 @@ def covariance_pools(model: nn.Module) -> dict[str, CovariancePool]:
     {'1': CovariancePool(...)}
     """
     return {name: m for name, m in model.named_modules() if isinstance(m, CovariancePool)}
-
-
-def learned_parameters(model: nn.Module) -> list[nn.Parameter]:
-    """The parameters of learned methods in a model, which want no weight decay.
-
-    >>> learned_parameters(CovariancePool(8, "learned-power"))
-    [Parameter containing:
-    tensor([-0.6931], requires_grad=True)]
-    """
-    return [p for pool in covariance_pools(model).values() for p in pool.learned.values()]
-
-
-def learned_values(model: nn.Module) -> dict[str, float]:
-    """What the learned method in use has become, by name; the first one of a model with several.
-
-    >>> learned_values(CovariancePool(8, "learned-power"))
-    {'exponent': 0.5}
-    >>> learned_values(CovariancePool(8))
-    {}
-    """
-    for pool in covariance_pools(model).values():
-        method = pool.method
-        if method.initial_parameters():
-            return method.readable(pool.learned[method.name])
-    return {}
 
 
 def set_method(model: nn.Module, method: str | Method) -> None:
@@ -62,7 +37,7 @@ def using_method(model: nn.Module, method: str | Method) -> Iterator[None]:
     >>> pool = CovariancePool(8)
     >>> with using_method(pool, "svd-trunc"):
     ...     print(pool.method)
-    SVDTrunc(bound=10000000000.0, backward='fused')
+    SVDTrunc(bound=10000000000.0)
     >>> pool.method
     Exact()
     """

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from rootpool.linalg.checks import check_range, checks_enabled
-from rootpool.linalg.parameters import is_integer
 from rootpool.linalg.precision import no_autocast
 from rootpool.linalg.products import product
 
@@ -50,8 +49,8 @@ class Whitening(WhiteningLayer):
         affine: whether a learned scale and shift of each channel follow, as in ``BatchNorm``.
         method: ``"exact"``, ``"newton"`` (IterNorm) or ``"cholesky"``, or a value such as
             ``NewtonWhitening(iterations=7)``. It can be changed on a live module.
-        group: the ``torch.distributed`` process group that shares its statistics; None for the default
-            one. A group of a single process does not share them.
+        process_group: the ``torch.distributed`` process group that shares its statistics; None for the
+            default one. A group of a single process does not share them.
 
     Shape:
         ``(B, C, *)`` to the same.
@@ -80,21 +79,22 @@ class Whitening(WhiteningLayer):
         groups: int = 1,
         affine: bool = False,
         method: str | WhiteningMethod = "exact",
-        group: ProcessGroup = None,
+        process_group: ProcessGroup = None,
     ) -> None:
         if momentum is not None and not 0 < momentum <= 1:
             raise ValueError(f"momentum must be in (0, 1] or None, got {momentum!r}")
-        if is_integer(group) and group > 0:  # torch writes a negative one for "not a member"
-            raise TypeError(
-                f"group is a process group; for groups of channels use groups={group!r}"
-            )
         super().__init__(num_features, groups, eps, affine, method, compute_dtype)
-        self.momentum, self.group = momentum, group
+        self.momentum, self.process_group = momentum, process_group
         n = self.num_features // self.groups
         several = (self.groups,) if self.groups > 1 else ()
         self.register_buffer("running_mean", torch.zeros(self.num_features))
         self.register_buffer("running_covariance", torch.eye(n).repeat(*several, 1, 1))
         self.register_buffer("num_batches_tracked", torch.tensor(0))
+
+    def reset_parameters(self) -> None:
+        """Set the affine part to the identity, and forget all batches, as ``BatchNorm`` does."""
+        super().reset_parameters()
+        self.reset_running_stats()
 
     def reset_running_stats(self) -> None:
         """Forget all batches: mean 0, covariance 1."""
@@ -106,17 +106,17 @@ class Whitening(WhiteningLayer):
     def _batch_statistics(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor | int]:
         """Mean ``(g, n, 1)``, covariance ``(g, n, n)`` and M of ``(g, n, M)`` over all processes."""
         count: Tensor | int = X.shape[-1]
-        if is_distributed(self.group):
+        if is_distributed(self.process_group):
             here = torch.tensor(float(count), dtype=X.dtype, device=X.device)
-            count = sum_over_processes(here, self.group)
+            count = sum_over_processes(here, self.process_group)
         if checks_enabled() and count < 2:
             raise ValueError(
                 "Whitening needs two values or more per channel while training, got "
                 f"{int(count)}; use eval(), or a larger batch"
             )
-        mean = sum_over_processes(X.sum(-1, keepdim=True), self.group) / count
+        mean = sum_over_processes(X.sum(-1, keepdim=True), self.process_group) / count
         centred = X - mean
-        covariance = sum_over_processes(product(centred, centred.mT), self.group) / count
+        covariance = sum_over_processes(product(centred, centred.mT), self.process_group) / count
         self._check_covariance(covariance, mean)
         return mean, covariance, count
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from rootpool.linalg.checks import check_range, is_finite, may_check
+from rootpool.linalg.checks import can_read_values, check_range, is_finite
 from rootpool.linalg.parameters import check_at_least, is_integer
 
 from .covariance import ADVICE
@@ -80,7 +80,7 @@ class WhiteningLayer(nn.Module):
         item = "features" if len(S) == 1 else "covariance"
         S = S.squeeze(0) if len(S) == 1 else S
         check_range(S, "the covariance", mean, item=item, advice=ADVICE)
-        if may_check(S) and not is_finite(S):  # those of any process
+        if can_read_values(S) and not is_finite(S):  # those of any process
             raise ValueError(
                 f"{type(self).__name__}: the features have NaN or infinite entries; look at the layers "
                 "before it and at the learning rate"

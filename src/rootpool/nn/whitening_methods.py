@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from rootpool.linalg import Minimax, inv_sqrtm, newton_schulz
-from rootpool.linalg.checks import first_index, may_check, name_item
+from rootpool.linalg.checks import can_read_values, first_index, name_item
 from rootpool.linalg.products import product
-from rootpool.unknown import unknown_name
+from rootpool.suggest import unknown_name
 
 from .method import check_iterations
 
@@ -118,7 +118,7 @@ class CholeskyWhitening(WhiteningMethod):
         ridge = torch.where(self._breaks_down(S, eps), self._safe_ridge(S, rounding), eps)
         L, info = torch.linalg.cholesky_ex(_with_ridge(S, ridge[..., None, None]))
         broken = info != 0
-        if may_check(info) and bool(broken.any()):
+        if can_read_values(info) and bool(broken.any()):
             raise torch.linalg.LinAlgError(
                 f"the covariance {name_item(first_index(broken), 'S')} plus eps = {eps} is not positive "
                 'definite to working precision; raise eps, or use method="exact"'

@@ -1,28 +1,58 @@
-"""Reports: blocks of text, tables and figures, written as one HTML file or as Markdown."""
+"""Records, statistics, plots and pages; and measures of spectra and time for any model.
 
-from .blocks import (
-    Block,
-    Code,
-    Details,
-    Facts,
-    Heading,
-    List,
-    Note,
-    Paragraph,
-    Picture,
-    Rendering,
-    anchor,
-)
-from .comparisons import comparison_table
-from .document import Page
-from .runs_page import runs_page
-from .table import Cell, Table
-from .text import Link, Mono, Number, Strong, Text
+Names are imported at first use: measures need torch alone, pages also matplotlib and a Markdown renderer.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .accuracy import AccuracyDifference, accuracy_difference, difference_by_seed
+    from .blocks import (
+        TONES,
+        Block,
+        Code,
+        Details,
+        Facts,
+        Heading,
+        List,
+        Note,
+        Paragraph,
+        Picture,
+        Rendering,
+        anchor,
+    )
+    from .comparisons import comparison_table
+    from .document import Page
+    from .photographs import Photographs, draw_examples, draw_pairs
+    from .records import Record, read_records, write_records
+    from .run_report import runs_page
+    from .runs import RunFolder, RunGroup, flatten, group_runs, read_run, read_yaml
+    from .spectrum import covariance_eigenvalues, spectrum_statistics
+    from .statistics import (
+        Comparison,
+        PairedDifference,
+        compare,
+        describe,
+        holm,
+        paired_difference,
+        tally,
+        tone,
+        verdict,
+    )
+    from .table import Cell, Table
+    from .text import Link, Mono, Number, Strong, Text
+    from .timing import time_methods
 
 __all__ = [
+    "TONES",
+    "AccuracyDifference",
     "Block",
     "Cell",
     "Code",
+    "Comparison",
     "Details",
     "Facts",
     "Heading",
@@ -32,13 +62,53 @@ __all__ = [
     "Note",
     "Number",
     "Page",
+    "PairedDifference",
     "Paragraph",
+    "Photographs",
     "Picture",
+    "Record",
     "Rendering",
+    "RunFolder",
+    "RunGroup",
     "Strong",
     "Table",
     "Text",
+    "accuracy_difference",
     "anchor",
+    "compare",
     "comparison_table",
+    "covariance_eigenvalues",
+    "describe",
+    "difference_by_seed",
+    "draw_examples",
+    "draw_pairs",
+    "flatten",
+    "group_runs",
+    "holm",
+    "paired_difference",
+    "read_records",
+    "read_run",
+    "read_yaml",
     "runs_page",
+    "spectrum_statistics",
+    "tally",
+    "time_methods",
+    "tone",
+    "verdict",
+    "write_records",
 ]
+
+# The first that has a name is imported for it; what needs torch alone comes first.
+_MODULES = (
+    *("records", "spectrum", "timing", "text", "blocks", "table", "document"),
+    *("accuracy", "statistics", "comparisons", "runs", "photographs", "run_report"),
+)
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        for module in _MODULES:
+            found = importlib.import_module(f".{module}", __name__)
+            if name in found.__all__:
+                return getattr(found, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -6,13 +6,15 @@ import html
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
-
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from .text import Strong, Text, to_markdown, to_plain
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 __all__ = [
+    "TONES",
     "Block",
     "Code",
     "Details",
@@ -23,6 +25,7 @@ __all__ = [
     "Paragraph",
     "Picture",
     "Rendering",
+    "Tone",
     "anchor",
     "unique",
 ]
@@ -126,7 +129,9 @@ class Code:
         return f"{fence}{self.language}\n{self.text}\n{fence}"
 
 
-TONES = {"plain": "", "yes": "✓", "no": "✗", "unclear": "≈"}
+Tone: TypeAlias = Literal["plain", "yes", "no", "unclear"]
+# The marks of verdicts, on every page.
+TONES: dict[Tone, str] = {"plain": "", "yes": "✓", "no": "✗", "unclear": "≈"}
 
 
 @dataclass(frozen=True)
@@ -134,7 +139,7 @@ class Note:
     """A highlighted sentence; the tone marks the answer to a claim (yes, no, unclear)."""
 
     text: Text
-    tone: Literal["plain", "yes", "no", "unclear"] = "plain"
+    tone: Tone = "plain"
 
     def __post_init__(self) -> None:
         if self.tone not in TONES:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from .runs_page import runs_page
+from .run_report import runs_page
 
 __all__ = ["report"]
 

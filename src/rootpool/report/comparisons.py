@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rootpool.analysis.statistics import Better, Comparison, show_p, verdict
-
+from .statistics import Better, Comparison, show_p, verdict
 from .table import Cell, Table
 from .text import Number, Text
 

@@ -21,7 +21,6 @@ from markdown_it.token import Token
 from markupsafe import Markup
 
 from .blocks import TONES, Rendering, anchor, unique
-from .plots.palette import css_colours
 from .svg import inline_svg
 
 __all__ = ["Html", "frame", "to_html"]
@@ -63,8 +62,6 @@ def frame(title: str, lead: Markup, main: Html, footer: Markup) -> str:
         footer=footer,
         sections=main.sections if len(main.sections) >= FEWEST_SECTIONS else (),
         css=Markup(ours.joinpath("page.css").read_text("utf-8")),
-        light=css_colours("light"),
-        dark=css_colours("dark"),
     )
 
 

@@ -11,13 +11,13 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
-from rootpool.analysis.accuracy import recognised
-from rootpool.analysis.records import Record, read_json, read_records
+from .accuracy import recognised
+from .records import Record, read_json, read_records
 
-__all__ = ["RunFolder", "RunGroup", "group_runs", "read_run"]
+__all__ = ["RunFolder", "RunGroup", "flatten", "group_runs", "read_run", "read_yaml"]
 
 CONFIG, HISTORY, SPECTRUM, TIMING = "config.yaml", "history.csv", "spectrum.csv", "timing.csv"
-MISSED = "missed.json"
+RESULT = "result.json"
 LONGEST_LABEL = 60
 
 
@@ -25,16 +25,23 @@ LONGEST_LABEL = 60
 class RunFolder:
     """One training: its settings by dotted key, and the records that it wrote.
 
-    ``right`` says for each validation image whether it was recognised; None if the run did not note that.
+    ``right`` says for each validation image whether it was recognised; None if that is not known. What the
+    end of a training writes is None before: ``seconds`` it took, ``classes``, validation ``images``. Only a
+    training that diverged has ``diverged``: the epoch and step where its numbers stopped being finite.
     """
 
     folder: Path
     seed: int
     settings: Mapping[str, Any]  # without the seed
+    hybrid: bool
     history: Sequence[Record]
     spectrum: Sequence[Record]
     timing: Sequence[Record]
     right: NDArray[np.bool_] | None = None
+    seconds: float | None = None
+    classes: int | None = None
+    images: int | None = None
+    diverged: Mapping[str, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -51,11 +58,10 @@ class RunGroup:
     @property
     def tags(self) -> Record:
         """What the plots need to know about the group."""
-        hybrid = any(key.startswith("hybrid.") for key in self.settings)
         return {
             "run": self.label,
             "method": str(self.settings.get("model.method", self.label)),
-            "protocol": "hybrid" if hybrid else "standalone",
+            "protocol": "hybrid" if self.runs[0].hybrid else "standalone",
         }
 
     def records(self, file: str) -> list[Record]:
@@ -68,10 +74,11 @@ class RunGroup:
 
 
 def read_run(folder: str | Path) -> RunFolder:
-    """Read the folder of one training.
+    """Read the folder of one training, finished or not.
 
     Raises:
-        ValueError: the folder does not exist, is not a run, or has no finished epoch; the message says which.
+        ValueError: the folder does not exist, is not a run, or has no finished epoch and has not diverged in
+            its first; the message says which.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -80,29 +87,47 @@ def read_run(folder: str | Path) -> RunFolder:
         inside = sorted(path.parent.name for path in folder.glob(f"*/{CONFIG}"))
         hint = f"; did you mean {folder}/{inside[0]}?" if inside else ""
         raise ValueError(f"{folder} is not a run: it has no {CONFIG}{hint}")
-    if not (folder / HISTORY).is_file():
-        raise ValueError(f"{folder} has no {HISTORY}: no epoch of this run is finished yet")
-    settings = _flat(_read_yaml(folder / CONFIG))
+    config = read_yaml(folder / CONFIG)
+    settings = flatten(config)
     seed = settings.pop("seed", 0)
     history, spectrum, timing = (
         read_records(folder / name) if (folder / name).is_file() else []
         for name in (HISTORY, SPECTRUM, TIMING)
     )
-    if not history:
-        raise ValueError(f"{folder}/{HISTORY} is empty: no epoch of this run is finished yet")
-    return RunFolder(folder, seed, settings, history, spectrum, timing, _right(folder / MISSED))
+    result = _result(folder / RESULT)
+    if not history and result.get("diverged") is None:
+        raise ValueError(f"{folder} has no {HISTORY}: no epoch of this run is finished yet")
+    return RunFolder(
+        folder,
+        seed,
+        settings,
+        config.get("hybrid") is not None,
+        history,
+        spectrum,
+        timing,
+        **result,
+    )
 
 
-def _right(path: Path) -> NDArray[np.bool_] | None:
+def _result(path: Path) -> dict[str, Any]:
+    """What the end of a training wrote; nothing while it goes on."""
     if not path.is_file():
-        return None
-    noted = read_json(path, "images", "missed")
-    return recognised(noted["images"], noted["missed"])
+        return {}
+    keys = ("seconds", "classes", "images", "diverged")
+    content = read_json(path, "missed", *keys)
+    images, missed = content["images"], content["missed"]
+    right = recognised(images, missed) if images else None
+    return {"right": right, **{key: content[key] for key in keys}}
 
 
-def _read_yaml(path: Path) -> Mapping[str, Any]:
+def read_yaml(path: str | Path) -> Mapping[str, Any]:
+    """The settings in a file.
+
+    Raises:
+        ValueError: the file is damaged, or holds something else.
+    """
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} cannot be read ({error})") from error
     if not isinstance(content, dict):
@@ -110,27 +135,34 @@ def _read_yaml(path: Path) -> Mapping[str, Any]:
     return content
 
 
-def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Nested settings by dotted key.
 
-    >>> _flat({"model": {"lr": 0.1}, "seed": 0})
+    >>> flatten({"model": {"lr": 0.1}, "seed": 0})
     {'model.lr': 0.1, 'seed': 0}
     """
     found: dict[str, Any] = {}
     for key, value in settings.items():
         if isinstance(value, Mapping):
-            found |= _flat(value, f"{prefix}{key}.")
+            found |= flatten(value, f"{prefix}{key}.")
         else:
             found[f"{prefix}{key}"] = value
     return found
 
 
-def group_runs(runs: Sequence[RunFolder]) -> list[RunGroup]:
+def group_runs(runs: Sequence[RunFolder], labels: Sequence[str] | None = None) -> list[RunGroup]:
     """Runs with equal settings and different seeds together, in order of appearance.
 
-    A group of several seeds is labelled by the settings that set it apart; without such groups every
-    run is labelled by its folder.
+    Args:
+        runs: as :func:`read_run` gives them.
+        labels: of the runs; those with the same label are a group. Without them a group of several seeds
+            is labelled by the settings that set it apart, and a run without repetitions by its folder.
     """
+    if labels is not None:
+        named: dict[str, list[RunFolder]] = {}
+        for label, run in zip(labels, runs, strict=True):
+            named.setdefault(label, []).append(run)
+        return [RunGroup(label, group) for label, group in named.items()]
     groups: list[list[RunFolder]] = []
     for run in runs:
         for group in groups:
@@ -142,13 +174,13 @@ def group_runs(runs: Sequence[RunFolder]) -> list[RunGroup]:
     if all(len(group) == 1 for group in groups):
         return [RunGroup(str(group[0].folder), group) for group in groups]
     keys = different_settings([group[0].settings for group in groups])
-    labels: list[str] = []
+    chosen: list[str] = []
     for group in groups:
         label = ", ".join(_named(key, group[0].settings.get(key)) for key in keys)
         label = label or str(group[0].settings.get("model.method", ""))
-        usable = label and len(label) <= LONGEST_LABEL and label not in labels
-        labels.append(label if usable else str(group[0].folder))
-    return [RunGroup(label, group) for label, group in zip(labels, groups, strict=True)]
+        usable = label and len(label) <= LONGEST_LABEL and label not in chosen
+        chosen.append(label if usable else str(group[0].folder))
+    return [RunGroup(label, group) for label, group in zip(chosen, groups, strict=True)]
 
 
 def different_settings(settings: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean, stdev
 from typing import TypeAlias
 
 __all__ = [
@@ -68,6 +70,15 @@ class Number:
     spread: float | None = None
     form: str = ".2f"
     unit: str = ""
+
+    @classmethod
+    def of(cls, values: Sequence[float], form: str = ".2f", unit: str = "") -> Number:
+        r"""The mean of some values and, if there are several, their standard deviation.
+
+        >>> Number.of([1.0, 2.0, 3.0], ".1f").text.replace("\xa0", " ")
+        '2.0 ± 1.0'
+        """
+        return cls(fmean(values), stdev(values) if len(values) > 1 else None, form, unit)
 
     @property
     def text(self) -> str:

@@ -10,7 +10,7 @@ from lightning.pytorch.plugins.io import TorchCheckpointIO
 
 from rootpool.files import write_atomically
 from rootpool.models.files import load_weights_only
-from rootpool.recipes import SettingsError
+from rootpool.train.config import SettingsError
 
 __all__ = ["AtomicCheckpointIO", "checkpoint_of"]
 

@@ -25,7 +25,7 @@ from torch.optim import Optimizer
 
 from rootpool.linalg import orthogonalize
 from rootpool.nn import covariance_pools
-from rootpool.recipes import SettingsError
+from rootpool.train.config import SettingsError
 
 __all__ = ["Conditioning", "OrthogonalGradient", "layer_before", "optimal_rate"]
 

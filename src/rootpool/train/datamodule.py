@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 import inspect
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import lightning.pytorch as pl
 from lightning.pytorch.accelerators import CUDAAccelerator
@@ -14,13 +15,12 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from rootpool.models import pretrained_input
-from rootpool.recipes import SettingsError
-from rootpool.unknown import unknown_name
+from rootpool.suggest import unknown_name
+from rootpool.train.config import SettingsError
 
 from .data import (
     AUGMENTATIONS,
     EMBEDDED,
-    PHOTO_PATCHES,
     TRANSFORMS,
     ImageSplits,
     LabelledImages,
@@ -33,6 +33,7 @@ from .data import (
 )
 from .features import KeptFeatures, Views, cache_features
 from .sampling import EpochBatches, ResumableLoader, ShardedIndices
+from .settings import DataSettings
 
 __all__ = ["ImageData"]
 
@@ -41,67 +42,21 @@ class ImageData(pl.LightningDataModule):
     """Images in a folder, or an embedded data set.
 
     Args:
-        root: a folder that `open_splits` recognises, or a name in ``EMBEDDED``, such as ``photo-patches``.
-        transform: a name in ``TRANSFORMS``; not used for embedded data, which have their own.
-        resize: pixels of the shorter side, or height and width, before the crop; None for the
-            transform's own.
-        crop: pixels that the network sees; None for the transform's own.
-        augment: further random changes for training, a name in ``AUGMENTATIONS`` such as ``randaugment``.
-        statistics: ``imagenet``, or ``pretrained`` for mean, standard deviation and interpolation of the
-            backbone's pretrained weights, and for their resize and crop where none is given.
-        mean: of the pixels of each colour; None for what ``statistics`` says.
-        std: their standard deviation; None likewise.
-        interpolation: of resizing; None likewise.
-        val_share: of a folder of classes without a split, the share of each for validation.
-        fraction: the share of the training images that is used, of each class, for a quick look.
-        hold_out: whether to measure on ``val_share`` of the training images, which are not trained on then,
-            in the place of the validation images: to choose settings. The same ones for every seed.
-        cache: a folder that keeps what the frozen stages of the network make of the images, for image files.
-            Training then passes through the other stages alone.
-        views: of each training image that are kept there, each by the transform for training.
-        batch_size: samples of a training step, over *all* processes.
-        workers: loading processes for each training process.
-        on_bad_image: ``raise`` at the first unreadable image, or ``skip`` those.
+        settings: which images, their transforms and batches.
         seed: of order and augmentation.
     """
 
-    def __init__(
-        self,
-        root: str = PHOTO_PATCHES,
-        transform: str = "imagenet",
-        resize: int | tuple[int, int] | None = None,
-        crop: int | None = None,
-        augment: str | None = None,
-        statistics: Literal["imagenet", "pretrained"] = "imagenet",
-        mean: list[float] | None = None,
-        std: list[float] | None = None,
-        interpolation: Literal["bilinear", "bicubic"] | None = None,
-        val_share: float = 0.2,
-        fraction: float = 1.0,
-        hold_out: bool = False,
-        cache: str | None = None,
-        views: int = 4,
-        batch_size: int = 256,
-        workers: int = 4,
-        on_bad_image: Literal["raise", "skip"] = "raise",
-        seed: int = 0,
-    ) -> None:
+    def __init__(self, settings: DataSettings, *, seed: int = 0) -> None:
         super().__init__()
-        if transform not in TRANSFORMS:
-            raise SettingsError(unknown_name("data.transform", transform, TRANSFORMS))
-        if augment is not None and augment not in AUGMENTATIONS:
-            raise SettingsError(unknown_name("data.augment", augment, AUGMENTATIONS))
-        for key, value, least in (
-            ("batch_size", batch_size, 1),
-            ("views", views, 1),
-            ("workers", workers, 0),
-        ):
-            if value < least:
-                raise SettingsError(f"data.{key} must be at least {least}, got {value}")
-        if not 0 < fraction <= 1:
-            raise SettingsError(f"data.fraction must be in (0, 1], got {fraction}")
-        self.save_hyperparameters()
+        _check(settings)
+        self.save_hyperparameters({**asdict(settings), "seed": seed})
         self._kept: ImageSplits | None = None
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> ImageData:
+        """The data of a checkpoint, from the plain data in it."""
+        settings = {name: value for name, value in options.items() if name != "seed"}
+        return cls(DataSettings(**settings), seed=options["seed"])
 
     @staticmethod
     def check_root(root: str) -> None:
@@ -214,3 +169,16 @@ class ImageData(pl.LightningDataModule):
             sampler=ShardedIndices(len(dataset), **place),
             **self._options(),
         )
+
+
+def _check(settings: DataSettings) -> None:
+    if settings.transform not in TRANSFORMS:
+        raise SettingsError(unknown_name("data.transform", settings.transform, TRANSFORMS))
+    if settings.augment is not None and settings.augment not in AUGMENTATIONS:
+        raise SettingsError(unknown_name("data.augment", settings.augment, AUGMENTATIONS))
+    for key, least in (("batch_size", 1), ("views", 1), ("workers", 0)):
+        value = getattr(settings, key)
+        if value < least:
+            raise SettingsError(f"data.{key} must be at least {least}, got {value}")
+    if not 0 < settings.fraction <= 1:
+        raise SettingsError(f"data.fraction must be in (0, 1], got {settings.fraction}")

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torchmetrics.classification import MulticlassConfusionMatrix
 
 from rootpool.models.files import load_weights_only
-from rootpool.recipes import SettingsError
+from rootpool.train.config import SettingsError
 
 from .checkpoints import checkpoint_of
 from .data import EMBEDDED, BadImageError, ImageFiles, ImageSplits, decode_image
@@ -73,7 +73,10 @@ def load_run(checkpoint: str | Path) -> TrainedRun:
             options["root"] not in EMBEDDED
         ):  # what it was trained with, which may differ from pretraining
             backbone: Any = module.model.backbone
-            backbone.input_size = (backbone.input_size[0], *[ImageData(**options).crop] * 2)
+            backbone.input_size = (
+                backbone.input_size[0],
+                *[ImageData.from_options(options).crop] * 2,
+            )
         return TrainedRun(module, options, state["epoch"], path)
     except Exception as error:  # whatever a file that is not a checkpoint leads to
         raise SettingsError(
@@ -177,8 +180,8 @@ def data_of(run: TrainedRun, root: str | None = None) -> ImageData:
     """The data that a run is measured on; see `measure`."""
     own = run.data_options["root"]
     if root is None or (own not in EMBEDDED and Path(root).resolve() == Path(own).resolve()):
-        return ImageData(**run.data_options)
-    data = ImageData(**{**run.data_options, "root": root, "hold_out": False})
+        return ImageData.from_options(run.data_options)
+    data = ImageData.from_options({**run.data_options, "root": root, "hold_out": False})
     folder = Path(root).expanduser()
     if is_flat(folder):
         _, transform = data.transforms()
@@ -261,9 +264,9 @@ def predictions(
     if run.data_options["root"] in EMBEDDED:
         raise SettingsError(
             f"this network was trained on {run.data_options['root']}, not on image files; "
-            "train one on a folder of images: rootpool train --recipe NAME --data PATH"
+            "train one on a folder of images: rootpool train photos --data PATH"
         )
-    _, transform = ImageData(**run.data_options).transforms()
+    _, transform = ImageData.from_options(run.data_options).transforms()
     count = min(count, len(run.classes))
     files = list(images)
     for start in range(0, len(files), batch_size):

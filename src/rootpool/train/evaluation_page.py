@@ -5,26 +5,33 @@ The images are the user's own: the page is for looking at, and is not made to be
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import torch
-from matplotlib.figure import Figure
-from torch import Tensor
 
 import rootpool
 from rootpool.models import contributions
-from rootpool.report import Block, Facts, Heading, Number, Page, Paragraph, Picture, Table
+from rootpool.report import (
+    Block,
+    Facts,
+    Heading,
+    Number,
+    Page,
+    Paragraph,
+    Photographs,
+    Picture,
+    Table,
+    draw_examples,
+    draw_pairs,
+)
 from rootpool.report.plots import confusion_matrix
 
-from .data import EMBEDDED, LabelledImages
+from .data import EMBEDDED, LabelledImages, decode_image
 from .evaluation import Evaluation, TrainedRun, data_of
-from .photographs import Photographs, draw_pairs
 
 __all__ = ["evaluation_page"]
 
-EXAMPLES, ANSWERS, WORST = 8, 5, 20
+ANSWERS, WORST = 5, 20
 
 
 def evaluation_page(run: TrainedRun, found: Evaluation, root: str | None = None) -> Page:
@@ -46,7 +53,7 @@ def evaluation_page(run: TrainedRun, found: Evaluation, root: str | None = None)
             {
                 "images": str(metrics["samples"]),
                 "top-1 error": Number(metrics["val_error"], unit="%"),
-                "top-5 error": Number(metrics["val_error5"], unit="%"),
+                **_top5(found),
                 "pooling": run.module.pooling,
             }
         ),
@@ -57,10 +64,20 @@ def evaluation_page(run: TrainedRun, found: Evaluation, root: str | None = None)
     )
     if found.predicted and (root or run.data_options["root"]) not in EMBEDDED:
         images: Any = data_of(run, root).splits.val
-        paths = [images.path(k) for k in range(len(images))]
-        photographs = Photographs(paths, images.labels.tolist(), found.predicted, found.classes)
+        photographs = Photographs(
+            lambda k: decode_image(images.path(k)),
+            images.labels.tolist(),
+            found.predicted,
+            found.classes,
+        )
         page.add(*_pairs(photographs), *_examples(run, images, photographs))
     return page
+
+
+def _top5(found: Evaluation) -> dict[str, Number]:
+    """The top-5 error, where there are more classes than that."""
+    enough = len(found.classes) > 5
+    return {"top-5 error": Number(found.metrics["val_error5"], unit="%")} if enough else {}
 
 
 def _worst(found: Evaluation) -> Table:
@@ -102,62 +119,37 @@ def _pairs(photographs: Photographs) -> list[Block]:
 
 
 def _examples(run: TrainedRun, images: LabelledImages, photographs: Photographs) -> list[Block]:
-    count = len(images)
-    drawn = sorted(
-        np.random.default_rng(0).choice(count, min(EXAMPLES, count), replace=False).tolist()
-    )
+    model, drawn = run.module.model.eval(), photographs.sample()
+    inputs = torch.stack([images[k][0] for k in drawn]).to(run.module.device)
+    with torch.no_grad():
+        best = model(inputs).softmax(1).topk(min(ANSWERS, len(photographs.classes)))
+    answers = [
+        list(zip(*pair, strict=True))
+        for pair in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+    ]
+    text = "Drawn at random, without looking at the answers."
+    maps = None
+    try:
+        found = contributions(model, inputs, best.indices[:, 0]).cpu()
+        maps = list(found.numpy()) if found.dim() == 3 else None
+    except ValueError as error:  # a pooling of another kind, or branches with other positions
+        text += f" (No maps: {error}.)"
+    if maps is not None:
+        text += (
+            " Beside each is what every position adds to the logit of the first answer (red) or takes "
+            "from it (blue): the gradient of that logit through the pooling, times the features. For roots "
+            "and averages these numbers add up to the logit. The map covers what the network sees, which "
+            "may be less than the photograph."
+        )
     return [
         Heading("A few images"),
-        Paragraph(
-            "Drawn at random, without looking at the answers. Beside each is what every position adds to the "
-            "logit of the first answer (red) or takes from it (blue): the gradient of that logit through the "
-            "pooling, times the features. For roots and averages these numbers add up to the logit. The map "
-            "covers what the network sees, which may be less than the photograph."
-        ),
+        Paragraph(text),
         Picture.of(
             draw_examples,
-            run,
-            torch.stack([images[k][0] for k in drawn]),
             photographs,
             drawn,
+            answers,
+            maps,
             alt="Photographs, the most probable classes of each, and which positions speak for the first",
         ),
     ]
-
-
-def draw_examples(
-    run: TrainedRun, inputs: Tensor, photographs: Photographs, chosen: Sequence[int]
-) -> Figure:
-    """Photographs with their most probable classes, and maps of the positions that speak for the first."""
-    model = run.module.model.eval()
-    inputs = inputs.to(run.module.device)
-    with torch.no_grad():
-        count = min(ANSWERS, len(photographs.classes))
-        shares, answers = model(inputs).softmax(1).topk(count)
-    figure = Figure(figsize=(10, 3.0 * -(-len(chosen) // 2)), layout="constrained")
-    try:
-        maps = contributions(model, inputs, answers[:, 0]).cpu()
-    except ValueError as error:  # a pooling of another kind, or branches with other positions
-        maps = None
-        figure.suptitle(f"no maps: {error}", fontsize=9)
-    places = figure.subplots(-(-len(chosen) // 2), 4, squeeze=False).reshape(-1, 2)
-    for pair in places:
-        for place in pair:
-            place.set_axis_off()
-    for k, (index, (photograph, beside)) in enumerate(
-        zip(chosen, places[: len(chosen)], strict=True)
-    ):
-        true = photographs.labels[index]
-        photograph.imshow(photographs.picture(index))
-        photograph.set_title(photographs.classes[true], fontsize=9, weight="bold")
-        lines = [
-            f"{'▸ ' if c == true else ''}{photographs.classes[c]} {p:.0%}"
-            for c, p in zip(answers[k].tolist(), shares[k].tolist(), strict=True)
-        ]
-        photograph.set_axis_on()
-        photograph.set(xticks=[], yticks=[])
-        photograph.set_xlabel("\n".join(lines), fontsize=7)
-        if maps is not None and maps.dim() == 3:
-            largest = float(maps[k].abs().max()) or 1.0
-            beside.imshow(maps[k].numpy(), cmap="RdBu_r", vmin=-largest, vmax=largest)
-    return figure

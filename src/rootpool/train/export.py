@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import tempfile
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,9 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rootpool.models import export_onnx, export_program
-from rootpool.nn import MinimaxRoot, covariance_pools, set_method
-from rootpool.recipes import SettingsError
+from rootpool.files import write_atomically
+from rootpool.models import EXPORTABLE, export_onnx, export_program
+from rootpool.nn import MinimaxRoot, covariance_pools, using_method
+from rootpool.train.config import SettingsError
 
 from .data import EMBEDDED
 from .datamodule import ImageData
@@ -57,42 +60,41 @@ def export_run(run: TrainedRun, path: str | Path) -> Exported:
         SettingsError: the program does not compute what the network does.
     """
     path = Path(path)
+    if path.suffix not in (".onnx", ".pt2"):
+        raise SettingsError(f"the name must end in .onnx or .pt2, got {path}")
     model = run.module.model.eval()
     images = _images(run)
     with torch.no_grad():
         expected = model(images)
-    method = run.module.pooling
-    if covariance_pools(model) and method not in (
-        "isqrt-cov",
-        "minimax",
-        "covariance",
-        "signed-sqrt",
-    ):
-        set_method(model, MinimaxRoot(STEPS, LOWER))
-    path.parent.mkdir(parents=True, exist_ok=True)
     about = _about(run, images)
-    if path.suffix == ".onnx":
-        export_onnx(model, path, images[:2], about)
-        got = _run_onnx(path, images)
-    elif path.suffix == ".pt2":
-        program = export_program(model, images[:2])
-        torch.export.save(program, path, extra_files=about)
-        got = torch.export.load(path).module()(images).detach()
-    else:
-        raise SettingsError(f"the name must end in .onnx or .pt2, got {path}")
-    difference, largest = float((got - expected).abs().max()), float(expected.abs().max())
-    if not difference <= LARGEST * largest:
-        path.unlink()
-        raise SettingsError(
-            f"logits of the program would differ by {difference:.2g} from those of up to {largest:.2g}; "
-            "train with a method of matrix products, such as model.method=minimax, to export it"
-        )
-    return Exported(path, tuple(images.shape[1:]), run.module.pooling, difference, largest)
+    products = not covariance_pools(model) or run.module.pooling in EXPORTABLE
+    with tempfile.TemporaryDirectory() as folder:
+        part = Path(folder) / path.name
+        with nullcontext() if products else using_method(model, MinimaxRoot(STEPS, LOWER)):
+            method = run.module.pooling
+            if path.suffix == ".onnx":
+                export_onnx(model, part, images[:2], about)
+            else:
+                torch.export.save(export_program(model, images[:2]), part, extra_files=about)
+        if path.suffix == ".onnx":
+            got = _run_onnx(part, images)
+        else:
+            got = torch.export.load(part).module()(images).detach()
+        difference, largest = float((got - expected).abs().max()), float(expected.abs().max())
+        if not difference <= LARGEST * largest:
+            raise SettingsError(
+                f"logits of the program would differ by {difference:.2g} from those of up to {largest:.2g}; "
+                "train with a method of matrix products, such as model.method=minimax, to export it"
+            )
+        write_atomically(
+            path, part.read_bytes()
+        )  # only now: what was there stays until it is right
+    return Exported(path, tuple(images.shape[1:]), method, difference, largest)
 
 
 def _images(run: TrainedRun) -> Tensor:
     """A few validation images, or noise where the data is gone."""
-    root, data = run.data_options["root"], ImageData(**run.data_options)
+    root, data = run.data_options["root"], ImageData.from_options(run.data_options)
     if root in EMBEDDED or Path(root).is_dir():
         val = data.splits.val
         return torch.stack([val[k][0] for k in range(min(IMAGES, len(val)))])
@@ -102,9 +104,10 @@ def _images(run: TrainedRun) -> Tensor:
 
 def _about(run: TrainedRun, images: Tensor) -> dict[str, str]:
     """Text that a program carries: what it needs to be used without us."""
-    data = ImageData(**run.data_options)
+    data = ImageData.from_options(run.data_options)
     _, transform = data.transforms()
-    normalise = next((step for step in transform.transforms if hasattr(step, "mean")), None)  # type: ignore[attr-defined]
+    steps = [transform, *getattr(transform, "transforms", ())]
+    normalise: Any = next((step for step in steps if hasattr(step, "mean")), None)
     pixels = {} if normalise is None else {"mean": normalise.mean, "std": normalise.std}
     embedded = run.data_options["root"] in EMBEDDED
     return {
@@ -118,8 +121,8 @@ def _run_onnx(path: Path, images: Tensor) -> Tensor:
         import onnxruntime  # type: ignore[import-untyped, unused-ignore]
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            f"{path} was written, but not compared with the network, which needs onnxruntime; try: "
-            "pip install onnxruntime"
+            "nothing was written: the program is compared with the network first, which needs onnxruntime; "
+            "try: pip install onnxruntime"
         ) from error
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     (logits,) = session.run(None, {"images": images.numpy()})

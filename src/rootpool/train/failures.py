@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 
-from rootpool.recipes import SettingsError
+from rootpool.train.config import SettingsError
 
 __all__ = ["explained_deaths"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import lightning.pytorch as pl
@@ -10,54 +9,9 @@ from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
 
 from rootpool.nn import covariance_pools, resolve_method, set_method
 
-__all__ = ["STAGES", "HybridProtocol", "HybridSchedule"]
+from .settings import STAGES, HybridSchedule
 
-STAGES = ("start", "warm-up", "final")
-
-
-@dataclass(frozen=True)
-class HybridSchedule:
-    """The epochs of a hybrid training, counted from 0.
-
-        [0, switch_epoch)                 the start method
-        [switch_epoch, decay_epoch)       the final method at the old learning rate: the warm-up
-        [decay_epoch, end)                the final method at the decayed rate
-
-    The decay that ends the warm-up is the last one of the learning-rate schedule. The paper warms up for
-    one epoch with AlexNet and for two with ResNets.
-
-    Args:
-        switch_epoch: first epoch of the final method.
-        warmup_epochs: epochs from the switch to the last decay; 0 switches at the decay.
-        start: method before the switch.
-
-    >>> schedule = HybridSchedule(switch_epoch=19, warmup_epochs=1)
-    >>> [schedule.stage(epoch) for epoch in (18, 19, 20)]
-    ['start', 'warm-up', 'final']
-    """
-
-    switch_epoch: int
-    warmup_epochs: int = 1
-    start: str = "isqrt-cov"
-
-    def __post_init__(self) -> None:
-        if self.switch_epoch < 1:
-            raise ValueError(
-                f"switch_epoch must be at least 1, got {self.switch_epoch}; "
-                "without a first stage the training is standalone: leave the schedule out"
-            )
-        if self.warmup_epochs < 0:
-            raise ValueError(f"warmup_epochs must not be negative, got {self.warmup_epochs}")
-        resolve_method(self.start)
-
-    @property
-    def decay_epoch(self) -> int:
-        """First epoch at the last learning rate."""
-        return self.switch_epoch + self.warmup_epochs
-
-    def stage(self, epoch: int) -> str:
-        """One of ``STAGES``."""
-        return STAGES[(epoch >= self.switch_epoch) + (epoch >= self.decay_epoch)]
+__all__ = ["HybridProtocol"]
 
 
 class HybridProtocol(pl.Callback):
@@ -72,6 +26,7 @@ class HybridProtocol(pl.Callback):
     """
 
     def __init__(self, schedule: HybridSchedule, final: Any = None) -> None:
+        resolve_method(schedule.start)  # an unknown name is an error here, not at the switch
         self.schedule = schedule
         self.final = None if final is None else resolve_method(final)
         self._final: Any = self.final  # of the model that is trained now

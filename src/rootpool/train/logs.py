@@ -8,8 +8,8 @@ from pathlib import Path
 
 from lightning.pytorch.loggers import Logger, MLFlowLogger, TensorBoardLogger, WandbLogger
 
-from rootpool.recipes import SettingsError
-from rootpool.unknown import unknown_name
+from rootpool.suggest import unknown_name
+from rootpool.train.config import SettingsError
 
 __all__ = ["LOGGERS", "make_loggers"]
 

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
-
-from rootpool.files import write_atomically
 
 __all__ = ["MissedImages"]
 
@@ -16,16 +12,11 @@ __all__ = ["MissedImages"]
 class MissedImages(pl.Callback):
     """Notes which images of the last validation were taken for something else, by their place among all.
 
-    The file has ``images``, how many there were, and ``missed``. Both are in the checkpoints too, because a
-    run that was killed at its end does not validate again. With several devices each sees a part of the
-    images, and nothing is noted.
-
-    Args:
-        path: of the file.
+    ``images`` is how many there were. Both are in the checkpoints, because a run that was killed at its end
+    does not validate again. With several devices each sees a part of the images, and nothing is noted.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self) -> None:
         self.images = 0
         self.missed: list[int] = []
 
@@ -43,10 +34,6 @@ class MissedImages(pl.Callback):
         wrong = (pl_module.predicted != labels).nonzero().flatten()
         self.missed += (wrong + self.images).tolist()
         self.images += len(labels)
-
-    def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        if self.images and not trainer.sanity_checking:
-            write_atomically(self.path, json.dumps(self.state_dict()) + "\n")
 
     def state_dict(self) -> dict[str, Any]:
         return {"images": self.images, "missed": self.missed}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import lightning.pytorch as pl
 import torch
@@ -17,141 +18,56 @@ from torchmetrics.classification import MulticlassAccuracy
 from rootpool.models import (
     PooledClassifier,
     create_model,
-    cut,
     load_checkpoint,
     parameter_groups,
+    split_at_frozen,
 )
 from rootpool.models.spec import FETCHING
-from rootpool.nn import Length, covariance_pools, learned_values, resolve_pool, set_method
-from rootpool.recipes import SettingsError
+from rootpool.nn import Length, covariance_pools, resolve_pool, set_method
+from rootpool.train.config import SettingsError
 
 from .checkpoints import checkpoint_of
 from .optimisation import check_ranges, make_mixture, make_optimizer, make_schedule
 from .sampling import derive_seed
+from .settings import ModelSettings
 
 __all__ = ["PooledTraining", "rebuild"]
 
 
-Precision = Literal["float32", "float64"]
-
-
 class PooledTraining(pl.LightningModule):
-    """A backbone, a covariance pooling and a classifier, and how they learn; by default as in the paper.
+    """A backbone, a covariance pooling and a classifier, and how they learn.
 
     Args:
-        backbone: a name that `rootpool.models.create_model` knows.
-        backbone_options: its options, such as ``{"last_stride": 1}``.
-        method: a name in ``METHODS``, or ``"gap"`` for average pooling.
-        method_options: its parameters, such as ``{"bound": 1e8}``; None for the paper's.
-        reduction: channels after the 1x1 convolution before the covariance; None for the backbone's own
-            choice.
-        length: Euclidean length that every pooled vector is brought to; None to leave them as they are.
-        compute_dtype: what the pooling computes in; None for float64 where the device has it.
+        settings: the network, its optimizer and schedule.
         num_classes: outputs of the classifier.
-        weights: a checkpoint to start from, or the folder of a run; its classifier is left out when its
-            number of classes differs.
-        freeze: ``backbone``, or how many of its stages (the stem is the first) stay as they are, or the name
-            of the last module that does, such as ``layer3.0``.
-        frozen_norms: whether batch norms of the backbone keep their statistics, in stages that learn, too;
-            their scales and shifts learn there.
-        channels_last: whether convolutions have their channels last in memory: the same results but for
-            rounding, often faster on a CPU, and in half precision on a GPU.
-        unfreeze_epoch: the epoch at whose beginning they begin to learn; None for never.
-        drop: ``adaptive`` for dropout of channels before the covariance (DropCov); None for none.
-        drop_rate: dropout before the classifier.
-        optimizer: a name of torch.optim in lower case, or of timm's optimizers.
-        optimizer_options: its options, such as ``{"betas": [0.9, 0.98]}``.
-        lr: initial learning rate (of the classifier, when ``backbone_lr`` is given).
-        backbone_lr: initial learning rate of everything before the classifier; None for ``lr``, 0 to leave it
-            as it is.
-        pool_lr: initial learning rate of the reduction, where it is new and the backbone is not; None for
-            ``backbone_lr``.
-        momentum: of SGD, and of others that have one.
-        weight_decay: of the optimizer.
-        decay_norms: whether weight decay is for norm layers and biases too.
-        schedule: of the learning rate: ``steps``, ``cosine`` or ``linear``.
-        milestones: epochs at whose beginning ``steps`` divides the rate by ten.
-        warmup_epochs: of a linear rise of the rate at the beginning; may be a fraction.
-        min_share: the share of the rate that ``cosine`` and ``linear`` end with.
-        label_smoothing: of the training loss.
-        mixup: alpha of MixUp; 0 for none.
-        cutmix: alpha of CutMix; 0 for none.
         classes: names of the classes, kept in the checkpoint for predictions.
-        seed: what dropout and other random layers are seeded with, together with the step.
+        seed: of dropout and other random layers, together with the step.
     """
 
     def __init__(
         self,
-        backbone: str = "patchnet",
-        backbone_options: dict[str, Any] | None = None,
-        method: str = "exact",
-        method_options: dict[str, Any] | None = None,
-        reduction: int | None = None,
-        length: float | None = None,
-        compute_dtype: Precision | None = None,
+        settings: ModelSettings,
+        *,
         num_classes: int = 1000,
-        weights: str | None = None,
-        freeze: int | str | None = None,
-        frozen_norms: bool = False,
-        channels_last: bool = False,
-        unfreeze_epoch: int | None = None,
-        drop: Literal["adaptive"] | None = None,
-        drop_rate: float = 0.0,
-        optimizer: str = "sgd",
-        optimizer_options: dict[str, Any] | None = None,
-        lr: float = 0.1,
-        backbone_lr: float | None = None,
-        pool_lr: float | None = None,
-        momentum: float = 0.9,
-        weight_decay: float = 1e-4,
-        decay_norms: bool = True,
-        schedule: Literal["steps", "cosine", "linear"] = "steps",
-        milestones: list[int] | None = None,
-        warmup_epochs: float = 0.0,
-        min_share: float = 0.0,
-        label_smoothing: float = 0.0,
-        mixup: float = 0.0,
-        cutmix: float = 0.0,
         classes: list[str] | None = None,
         seed: int = 0,
     ) -> None:
         super().__init__()
-        self.save_hyperparameters()
-        check_ranges(self.hparams)
-        if num_classes < 2:
-            raise SettingsError(
-                f"a classifier needs two classes or more, got {num_classes}; the data must have a folder "
-                "per class"
-            )
-        if milestones and schedule != "steps":
-            raise SettingsError(
-                f"model.milestones={milestones} are those of model.schedule=steps, got {schedule}; "
-                "leave one of them out"
-            )
-        if length is not None and not length > 0:
-            raise SettingsError(f"model.length must be positive, got {length:g}")
-        if unfreeze_epoch is not None and not freeze:
-            raise SettingsError("model.unfreeze_epoch needs model.freeze, such as backbone")
-        self.milestones = sorted(milestones or [])
-        self.model = _create_model(
-            backbone,
-            backbone_options or {},
-            pool=resolve_pool(method, **(method_options or {})),
-            num_classes=num_classes,
-            reduction=reduction,
-            scaling=None if length is None else Length(length),
-            compute_dtype=None if compute_dtype is None else getattr(torch, compute_dtype),
-            drop=drop,
-            drop_rate=drop_rate,
-        )
-        if weights is not None:
-            load_checkpoint(checkpoint_of(Path(weights)), self.model, num_classes=num_classes)
-        if freeze:
-            self.model.freeze(freeze)
-        self.model.hold_norms(frozen_norms)
-        if channels_last:  # convolutions pass it on, whatever images come in
+        # Plain data, because a checkpoint is loaded without executing anything.
+        decided = {"num_classes": num_classes, "classes": classes, "seed": seed}
+        self.save_hyperparameters({**asdict(settings), **decided})
+        _check(settings, num_classes)
+        self.milestones = sorted(settings.milestones or [])
+        self.model = _create_model(settings, num_classes)
+        if settings.weights is not None:
+            weights = checkpoint_of(Path(settings.weights))
+            load_checkpoint(weights, self.model, num_classes=num_classes)
+        if settings.freeze:
+            self.model.freeze(settings.freeze)
+        self.model.freeze_norm_statistics(settings.frozen_norms)
+        if settings.channels_last:  # convolutions pass it on, whatever images come in
             self.model.to(memory_format=torch.channels_last)
-        self._mix = make_mixture(mixup, cutmix, num_classes)
+        self._mix = make_mixture(settings.mixup, settings.cutmix, num_classes)
         self.metrics = nn.ModuleDict(
             {
                 "train_loss": MeanMetric(nan_strategy="disable"),
@@ -166,11 +82,18 @@ class PooledTraining(pl.LightningModule):
         self.predicted: Tensor | None = None
         """Classes of the last batch."""
         self.step_seed = 0
-        self._rate = lr
+        self._rate = settings.lr
         self._measured: dict[str, float] = {}  # of the epoch that is running
         self._behind_frozen: tuple[
             nn.Module, ...
         ] = ()  # not registered: its layers are the model's
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> PooledTraining:
+        """The network of a checkpoint, from the plain data in it; its weights are the first ones."""
+        names = ("num_classes", "classes", "seed")
+        settings = {name: value for name, value in options.items() if name not in names}
+        return cls(ModelSettings(**settings), **{name: options[name] for name in names})
 
     @property
     def pooling(self) -> str:
@@ -197,7 +120,7 @@ class PooledTraining(pl.LightningModule):
         if self._mix is not None:
             raise SettingsError("model.mixup and model.cutmix mix images; leave out data.cache")
         try:
-            first, rest = cut(self.model.backbone)  # type: ignore[arg-type]
+            first, rest = split_at_frozen(self.model.backbone)  # type: ignore[arg-type]
         except (ValueError, TypeError, RuntimeError) as error:
             raise SettingsError(
                 f"data.cache cannot be used with model.backbone={options['backbone']} and model.freeze="
@@ -282,7 +205,7 @@ class PooledTraining(pl.LightningModule):
         measured = {name: self._measured[name] for name in self.metrics if name in self._measured}
         self._measured.clear()
         record = {"epoch": self.current_epoch, "lr": self._rate, "pooling": self.pooling}
-        self.history.append({**record, **measured, **learned_values(self.model)})
+        self.history.append({**record, **measured})
 
     def on_validation_epoch_end(self) -> None:
         self._log_epoch("val")
@@ -375,8 +298,40 @@ class PooledTraining(pl.LightningModule):
                     setattr(self.metrics[name], key, value.to(self.device))
 
 
-def _create_model(name: str, options: Mapping[str, Any], **decided: Any) -> PooledClassifier:
+def _check(settings: ModelSettings, num_classes: int) -> None:
+    check_ranges(asdict(settings))
+    if num_classes < 2:
+        raise SettingsError(
+            f"a classifier needs two classes or more, got {num_classes}; the data must have a folder "
+            "per class"
+        )
+    if settings.milestones and settings.schedule != "steps":
+        raise SettingsError(
+            f"model.milestones={settings.milestones} are those of model.schedule=steps, got "
+            f"{settings.schedule}; leave one of them out"
+        )
+    if settings.length is not None and not settings.length > 0:
+        raise SettingsError(f"model.length must be positive, got {settings.length:g}")
+    if settings.unfreeze_epoch is not None and not settings.freeze:
+        raise SettingsError("model.unfreeze_epoch needs model.freeze, such as backbone")
+
+
+def _create_model(settings: ModelSettings, num_classes: int) -> PooledClassifier:
     """The network; options that it does not have, or that are settings of their own, are mistakes."""
+    name, options, dtype = (
+        settings.backbone,
+        settings.backbone_options or {},
+        settings.compute_dtype,
+    )
+    decided: dict[str, Any] = {
+        "pool": resolve_pool(settings.method, **(settings.method_options or {})),
+        "num_classes": num_classes,
+        "reduction": settings.reduction,
+        "scaling": None if settings.length is None else Length(settings.length),
+        "compute_dtype": None if dtype is None else getattr(torch, dtype),
+        "channel_dropout": settings.drop,
+        "drop_rate": settings.drop_rate,
+    }
     twice = sorted({*decided, "name"} & options.keys())
     if twice:
         raise SettingsError(
@@ -405,11 +360,9 @@ def rebuild(checkpoint: Mapping[str, Any]) -> PooledTraining:
     Where its first weights came from does not matter any more: all of them are in the checkpoint.
     """
     options = {**checkpoint["hyper_parameters"], "weights": None}
-    backbone_options = options["backbone_options"] or {}
-    options["backbone_options"] = {
-        name: value for name, value in backbone_options.items() if name not in FETCHING
-    }
-    module = PooledTraining(**options)
+    network = options["backbone_options"] or {}
+    options["backbone_options"] = {k: v for k, v in network.items() if k not in FETCHING}
+    module = PooledTraining.from_options(options)
     module.load_state_dict(checkpoint["state_dict"])
     if covariance_pools(module) and checkpoint["method"] != options["method"]:
         set_method(module, checkpoint["method"])

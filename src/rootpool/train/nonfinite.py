@@ -1,4 +1,4 @@
-"""Stop at the first non-finite loss, gradient or weight, with a report and a file that repeats the step."""
+"""Stop at the first non-finite loss, gradient or weight, with a report and a file with the step."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from torch.linalg import LinAlgError
 
 import rootpool
 from rootpool.files import write_atomically
-
-from .replay import Replay, largest_magnitude, replay_state
+from rootpool.suggest import some_names
 
 __all__ = ["NonFiniteError", "NonFiniteGuard"]
 
@@ -27,8 +26,8 @@ class NonFiniteError(FloatingPointError):
 class NonFiniteGuard(pl.Callback):
     """Stops a training at the first loss, gradient or saved weight that is not finite, before any change.
 
-    The step is written to ``nonfinite-*.pt`` in the folder, for :func:`rootpool.train.replay`, and weights
-    that are not finite never replace a checkpoint. With a gradient scaler (``16-mixed``), whose
+    Batch and weights of the step are written to ``nonfinite-*.pt`` in the folder, and weights that are not
+    finite never replace a checkpoint. With a gradient scaler (``16-mixed``), whose
     gradients overflow now and then on purpose, gradients are not checked.
 
     Args:
@@ -52,7 +51,9 @@ class NonFiniteGuard(pl.Callback):
     def on_after_backward(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if getattr(trainer.precision_plugin, "scaler", None) is None:
             gradients = [p.grad for p in pl_module.parameters() if p.grad is not None]
-            _require_finite("the gradient", largest_magnitude(gradients))
+            # Unlike a sum of squares, the largest magnitude does not overflow.
+            largest = torch.nn.utils.get_total_norm(gradients, norm_type=torch.inf)
+            _require_finite("the gradient", largest)
 
     def on_validation_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, *args: Any
@@ -87,22 +88,27 @@ class NonFiniteGuard(pl.Callback):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
     ) -> None:
         # The spectral methods refuse features that are not finite before there is a loss.
-        refused = self._within_step and isinstance(exception, ValueError | LinAlgError)
-        if not refused and not isinstance(exception, NonFiniteError):
+        refused = isinstance(exception, LinAlgError) or (
+            isinstance(exception, ValueError) and "NaN or infinite" in str(exception)
+        )
+        if not isinstance(exception, NonFiniteError) and not (self._within_step and refused):
             return
         state = self._state(trainer, pl_module)
-        again = _try_replay(state)
-        if refused and isinstance(again, Replay) and again.is_finite:
-            return  # some other mistake
         what = "the features or covariances are not finite" if refused else str(exception)
         where = "epoch {epoch}, step {global_step}, method {method}".format_map(state)
+        saved = any(self.folder.glob("*.ckpt"))
         advice = (
             f"the checkpoints in {self.folder} were saved before this step; try --weights with one and "
-            f"a lower model.lr than {pl_module.hparams['lr']:g}"
-        )
-        self.report = "\n".join(
-            [f"{where}: {what}", str(again), _write(self.folder, state), advice]
-        )
+            if saved
+            else "try "
+        ) + f"a lower model.lr than {pl_module.hparams['lr']:g}"
+        parts = [
+            f"{where}: {what}",
+            _broken(state["state_dict"]),
+            _write(self.folder, state),
+            advice,
+        ]
+        self.report = "\n".join(parts)
 
     def _state(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> dict[str, Any]:
         """Everything that the step depends on, with the keys of a checkpoint."""
@@ -139,11 +145,13 @@ def _require_finite(what: str, value: Tensor) -> None:
         raise NonFiniteError(f"{what} is{found}")
 
 
-def _try_replay(state: dict[str, Any]) -> Replay | str:
-    try:
-        return replay_state(state)
-    except Exception as error:  # the report must not be lost because of it
-        return f"the step could not be computed again: {type(error).__name__}: {error}"
+def _broken(state: dict[str, Tensor]) -> str:
+    """The weights and buffers with entries that are not finite."""
+    counts = {name: int((~value.isfinite()).sum()) for name, value in state.items()}
+    found = [
+        f"{name} ({count} of {state[name].numel()})" for name, count in counts.items() if count
+    ]
+    return f"not finite: {some_names(found) if found else 'no weight and no buffer'}"
 
 
 def _write(folder: Path, state: dict[str, Any]) -> str:
@@ -154,6 +162,5 @@ def _write(folder: Path, state: dict[str, Any]) -> str:
     except (OSError, RuntimeError) as error:
         return f"{path} could not be written: {error}"
     return (
-        f"{path} holds the batch and all weights; to compute the step again: "
-        f'python -c "from rootpool.train import replay; print(replay({str(path)!r}))"'
+        f"{path} holds the batch, all weights and the settings: torch.load(path, weights_only=True)"
     )

@@ -14,8 +14,8 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler, MultiStepLR
 from torchvision.transforms import v2
 
-from rootpool.recipes import SettingsError
-from rootpool.unknown import unknown_name
+from rootpool.suggest import unknown_name
+from rootpool.train.config import SettingsError
 
 __all__ = [
     "SCHEDULES",

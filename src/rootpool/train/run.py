@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import math
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
 import torch
 import yaml
-from jsonargparse import Namespace
 from lightning.pytorch.accelerators import CPUAccelerator
 from lightning.pytorch.callbacks import (
     Callback,
@@ -24,12 +25,12 @@ from lightning.pytorch.callbacks import (
 )
 from lightning.pytorch.utilities import rank_zero_only
 
-from rootpool.analysis.callbacks import EpochTimer, SpectrumMonitor
-from rootpool.analysis.records import write_records
 from rootpool.files import remove_parts, write_atomically
 from rootpool.models.files import load_weights_only
-from rootpool.nn import covariance_pools
-from rootpool.recipes import SettingsError
+from rootpool.nn import covariance_pools, resolve_pool
+from rootpool.report.records import write_records
+from rootpool.train.config import SettingsError
+from rootpool.train.monitors import EpochTimer, SpectrumMonitor
 
 from .checkpoints import AtomicCheckpointIO
 from .conditioning import OrthogonalGradient
@@ -40,15 +41,15 @@ from .logs import make_loggers
 from .memory import freed_memory_kept
 from .missed import MissedImages
 from .module import PooledTraining
-from .nonfinite import NonFiniteGuard
+from .nonfinite import NonFiniteError, NonFiniteGuard
 from .progress import watching
 from .quiet import quiet_lightning
-from .settings import as_yaml, check_same, hybrid_schedule
+from .settings import Settings, as_yaml, check_same, flat_values
 from .trainer import make_trainer
 
 __all__ = ["Run", "build", "fill_cache", "prepare"]
 
-LAST, CONFIG = "last.ckpt", "config.yaml"
+LAST, CONFIG, RESULT = "last.ckpt", "config.yaml", "result.json"
 FEW_POSITIONS = 12
 MORE_POSITIONS = "Try a larger data.crop, a backbone with a smaller stride, or model.method=gap"
 
@@ -63,7 +64,7 @@ class Run:
     output: Path
     guard: NonFiniteGuard
     map_shape: tuple[int, ...]
-    settings: Namespace
+    settings: Settings
 
     @property
     def notes(self) -> list[str]:
@@ -81,7 +82,8 @@ class Run:
     def fit(self, *, resume_from: str | Path | None = None) -> None:
         """Train to the end, from the beginning or from a checkpoint of any moment.
 
-        A training that fails before its first step leaves no ``config.yaml``: the corrected command finds
+        Its end is noted in ``result.json``, also if it diverged. A training that fails before its first step
+        leaves no ``config.yaml``: the corrected command finds
         the folder as it was.
 
         Raises:
@@ -92,8 +94,10 @@ class Run:
         """
         config, first = self.output / CONFIG, self.trainer.is_global_zero
         is_new = first and not config.exists()
+        started = time.perf_counter()
         if first:
             remove_parts(self.output)
+            (self.output / RESULT).unlink(missing_ok=True)  # it is continued, and has not ended
             write_atomically(config, as_yaml(self.settings))
         on_cpu = isinstance(self.trainer.accelerator, CPUAccelerator)
         memory = freed_memory_kept() if on_cpu else contextlib.nullcontext()
@@ -105,34 +109,55 @@ class Run:
                     ckpt_path=None if resume_from is None else str(resume_from),
                     weights_only=True,
                 )
+        except NonFiniteError:
+            where = {"epoch": self.trainer.current_epoch, "step": self.trainer.global_step}
+            self._write_result(started, diverged=where)
+            raise
         except BaseException:
             if is_new and self.trainer.global_step == 0 and not self.last.exists():
                 config.unlink(missing_ok=True)
             raise
+        if not self.trainer.interrupted:
+            self._write_result(started)
+
+    def _write_result(self, started: float, diverged: Mapping[str, int] | None = None) -> None:
+        """Note that the training has ended; the last file of a run."""
+        if not self.trainer.is_global_zero:
+            return
+        callbacks: list[Callback] = self.trainer.callbacks  # type: ignore[attr-defined]
+        missed = next(callback for callback in callbacks if isinstance(callback, MissedImages))
+        result = {
+            "seconds": round(time.perf_counter() - started, 2),
+            "classes": len(self.data.splits.classes),
+            **missed.state_dict(),
+            "diverged": diverged,
+        }
+        write_atomically(self.output / RESULT, json.dumps(result) + "\n")
 
 
-def build(settings: Namespace) -> tuple[PooledTraining, ImageData]:
+def build(settings: Settings) -> tuple[PooledTraining, ImageData]:
     """Network and data of the effective configuration, without a trainer and without a folder.
 
     All random generators are seeded, so the network begins with the weights that its training begins with.
     """
     pl.seed_everything(settings.seed, workers=True, verbose=False)
-    model, options = settings.model.as_dict(), settings.data.as_dict()
-    data = ImageData(**options, seed=settings.seed)
-    if options["statistics"] == "pretrained":
-        data.adopt(model["backbone"])
+    data = ImageData(settings.data, seed=settings.seed)
+    if settings.data.statistics == "pretrained":
+        data.adopt(settings.model.backbone)
     classes = list(data.splits.classes)
     if len(classes) < 2:
         raise SettingsError(
-            f"{options['root']} has one class, {classes[0]}; a classifier needs two or more, each with a "
+            f"{settings.data.root} has one class, {classes[0]}; a classifier needs two or more, each with a "
             "folder of its own"
         )
-    module = PooledTraining(**model, num_classes=len(classes), classes=classes, seed=settings.seed)
+    module = PooledTraining(
+        settings.model, num_classes=len(classes), classes=classes, seed=settings.seed
+    )
     return module, data
 
 
 def prepare(
-    settings: Namespace,
+    settings: Settings,
     output: str | Path,
     *,
     resume: bool = False,
@@ -142,8 +167,9 @@ def prepare(
     """Build data, network and trainer from the effective configuration.
 
     The folder ``output`` gets ``config.yaml``, ``history.csv`` and ``timing.csv`` (one row per epoch),
-    ``missed.json`` (the images that were not recognised last), ``spectrum.csv`` when that is measured,
-    TensorBoard's events, ``last.ckpt`` and ``best.ckpt``.
+    ``spectrum.csv`` when that is measured, TensorBoard's events, ``last.ckpt`` and ``best.ckpt``. When the
+    training has ended, ``result.json`` follows: seconds, number of classes and of validation images, which
+    of these were not recognised last, and where the training diverged, or null.
 
     Raises:
         SettingsError: when the folder holds another run, and neither ``resume`` nor a new name is given;
@@ -151,6 +177,8 @@ def prepare(
     """
     output = Path(output)
     _check_numbers(settings)
+    # Before the images are listed, which may take a minute.
+    resolve_pool(settings.model.method, **(settings.model.method_options or {}))
     ImageData.check_root(settings.data.root)
     _check_output(output, resume, settings)
     module, data = build(settings)
@@ -164,7 +192,7 @@ def prepare(
     with explained_deaths():
         loggers = make_loggers(settings.loggers, output)
     trainer = make_trainer(
-        **settings.trainer.as_dict(),
+        **asdict(settings.trainer),
         callbacks=[guard, *_callbacks(settings, output), *shown, *callbacks],
         logger=loggers,
         plugins=[AtomicCheckpointIO()],
@@ -174,7 +202,7 @@ def prepare(
     return Run(trainer, module, data, output, guard, map_shape, settings)
 
 
-def fill_cache(settings: Namespace) -> None:
+def fill_cache(settings: Settings) -> None:
     """Compute the features that runs of these settings keep, if they do and have not yet."""
     if settings.data.cache is not None:
         module, data = build(settings)
@@ -196,12 +224,6 @@ class RecordFiles(Checkpoint):
         write_records(pl_module.history, self.output / "history.csv")  # type: ignore[arg-type]
         for monitor in monitors(trainer):
             write_records(monitor.records, self.output / "spectrum.csv")
-
-
-def missed_images(trainer: pl.Trainer) -> MissedImages:
-    """What notes the images that were not recognised."""
-    callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
-    return next(callback for callback in callbacks if isinstance(callback, MissedImages))
 
 
 def monitors(trainer: pl.Trainer) -> list[SpectrumMonitor]:
@@ -226,7 +248,7 @@ class StepCheckpoint(ModelCheckpoint):
             super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
 
 
-def _callbacks(settings: Namespace, output: Path) -> list[Callback]:
+def _callbacks(settings: Settings, output: Path) -> list[Callback]:
     def save(kind: type[ModelCheckpoint], name: str, **when: Any) -> ModelCheckpoint:
         return kind(output, filename=name, enable_version_counter=False, **when)
 
@@ -235,14 +257,13 @@ def _callbacks(settings: Namespace, output: Path) -> list[Callback]:
         save(ModelCheckpoint, "best", monitor="val_error", save_on_train_epoch_end=True),
         save(ModelCheckpoint, name, every_n_epochs=1, save_on_train_epoch_end=True),
         RecordFiles(output),
-        MissedImages(output / "missed.json"),
+        MissedImages(),
         EpochTimer(output / "timing.csv"),
     ]
     if settings.save_every:
         callbacks.append(save(StepCheckpoint, name, every_n_train_steps=settings.save_every))
-    schedule = hybrid_schedule(settings)
-    if schedule is not None:
-        callbacks.append(HybridProtocol(schedule))
+    if settings.hybrid is not None:
+        callbacks.append(HybridProtocol(settings.hybrid))
     if settings.ema is not None:
         if not 0 < settings.ema < 1:
             raise SettingsError(f"ema must be between 0 and 1, such as 0.999, got {settings.ema}")
@@ -273,9 +294,10 @@ _LEAST = {
 }
 
 
-def _check_numbers(settings: Namespace) -> None:
+def _check_numbers(settings: Settings) -> None:
+    values = flat_values(settings)
     for name, least in _LEAST.items():
-        value = settings[name]
+        value = values[name]
         if value is not None and value < least:
             raise SettingsError(f"{name} must be at least {least}, got {value}")
     if settings.patience and settings.trainer.limit_val_batches == 0:
@@ -285,7 +307,7 @@ def _check_numbers(settings: Namespace) -> None:
         )
 
 
-def _check_output(output: Path, resume: bool, settings: Namespace) -> None:
+def _check_output(output: Path, resume: bool, settings: Settings) -> None:
     there = next(path for path in (output, *output.absolute().parents) if path.exists())
     if not there.is_dir():
         raise SettingsError(f"{there} is a file, not a folder; choose another --output")

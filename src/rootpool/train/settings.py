@@ -1,128 +1,328 @@
-"""The effective configuration of a run: checked and completed, from recipes, command line and studies.
+"""Every key of a configuration, declared once: its type, its default and what it means. Without torch.
 
-A configuration is a nested dictionary with the keys ``seed``, ``hybrid`` (a `HybridSchedule`),
-``save_every``, ``spectrum_every``, ``patience``, ``ema``, ``conditioning``, ``loggers``, ``model``
-(arguments of `PooledTraining`), ``data`` (of `ImageData`) and ``trainer`` (of Lightning's Trainer).
-`resolve` checks it, fills in the defaults and returns the effective configuration.
+A configuration is a nested dictionary, from a recipe, a file or the command line; `resolve` checks it and
+fills in the defaults. A shell completes these keys, ``rootpool train --show`` prints them, and a run keeps
+them in ``config.yaml``.
 """
 
 from __future__ import annotations
 
-import functools
-import re
-import types
-from collections.abc import Mapping
-from typing import Any, Literal, Union, get_args, get_origin
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
-import lightning.pytorch as pl
-import yaml
-from jsonargparse import ArgumentError, ArgumentParser, Namespace
+from .config import SettingsError
+from .typed import from_dictionary, known_keys
 
-from rootpool.recipes import SettingsError, check_keys, merge
-from rootpool.recipes.keys import DECIDED
-
-from .conditioning import Conditioning
-from .datamodule import ImageData
-from .hybrid import HybridSchedule
-from .module import PooledTraining
-
-__all__ = ["as_yaml", "check_same", "hybrid_schedule", "resolve"]
-
-# Trainer also takes objects here, and jsonargparse would import the class that a text names.
-_BY_NAME = {"accelerator": "auto", "profiler": None, "strategy": "auto"}
+__all__ = [
+    "DataSettings",
+    "HybridSchedule",
+    "ModelSettings",
+    "Settings",
+    "TrainerSettings",
+    "as_yaml",
+    "check_same",
+    "flat_values",
+    "resolve",
+    "setting_names",
+]
 
 
-@functools.cache
-def parser() -> ArgumentParser:
-    """The parser of a configuration; made once, because reading Trainer's signature takes a second."""
-    made = ArgumentParser(exit_on_error=False)
-    made.add_argument("--seed", type=int, default=0)
-    made.add_argument("--hybrid", type=HybridSchedule | None, default=None)
-    # Steps between checkpoints within an epoch, and between records of the spectra; 0 for none.
-    made.add_argument("--save_every", type=int, default=0)
-    made.add_argument("--spectrum_every", type=int, default=0)
-    # Epochs without a lower validation error after which a training ends; 0 for never.
-    made.add_argument("--patience", type=int, default=0)
-    # How much of the averaged weights is kept at a step, such as 0.999; null for no average.
-    made.add_argument("--ema", type=float | None, default=None)
-    # Of the layer before the covariance: its gradient made orthogonal (nog), its rate the optimal one (olr).
-    made.add_argument("--conditioning", type=Conditioning | None, default=None)
-    made.add_argument("--loggers", type=list[str], default=["tensorboard"])
-    made.add_class_arguments(PooledTraining, "model", skip=DECIDED["model"])
-    made.add_class_arguments(ImageData, "data", skip=DECIDED["data"])
-    made.add_class_arguments(pl.Trainer, "trainer", skip=DECIDED["trainer"] | _BY_NAME.keys())
-    for name, default in _BY_NAME.items():
-        made.add_argument(f"--trainer.{name}", type=str | None, default=default)
-    return made
+@dataclass(frozen=True)
+class ModelSettings:
+    """A network and how it learns; by default as in the paper.
+
+    Args:
+        backbone: a name that `rootpool.models.create_model` knows.
+        backbone_options: its options, such as ``{"last_stride": 1}``.
+        method: a name in ``METHODS``, or ``"gap"`` for average pooling.
+        method_options: its parameters, such as ``{"bound": 1e8}``; None for the paper's.
+        reduction: channels after the 1x1 convolution before the covariance; None for the backbone's own
+            choice.
+        length: Euclidean length that every pooled vector is scaled to; None for no scaling.
+        compute_dtype: what the pooling computes in; None for float64 where the device has it.
+        weights: a checkpoint to start from, or the folder of a run; its classifier is left out when its
+            number of classes differs.
+        freeze: ``backbone``, or the number of its stages that are frozen (the stem is the first), or the
+            name of the last frozen module, such as ``layer3.0``.
+        frozen_norms: whether batch norms of the backbone keep their statistics, also in stages that learn;
+            their scales and shifts learn there.
+        channels_last: whether convolutions have their channels last in memory: the same results but for
+            rounding, often faster on a CPU, and in half precision on a GPU.
+        unfreeze_epoch: the epoch at whose beginning the frozen stages begin to learn; None for never.
+        drop: ``adaptive`` for dropout of channels before the covariance (DropCov); None for none.
+        drop_rate: dropout before the classifier.
+        optimizer: a name of torch.optim in lower case, or of timm's optimizers.
+        optimizer_options: its options, such as ``{"betas": [0.9, 0.98]}``.
+        lr: initial learning rate (of the classifier, when ``backbone_lr`` is given).
+        backbone_lr: initial learning rate of everything before the classifier; None for ``lr``, 0 to
+            train only the classifier.
+        pool_lr: initial learning rate of the reduction, where it is new and the backbone is not; None for
+            ``backbone_lr``.
+        momentum: of SGD, and of others that have one.
+        weight_decay: of the optimizer.
+        decay_norms: whether norm layers and biases have weight decay too.
+        schedule: of the learning rate: ``steps``, ``cosine`` or ``linear``.
+        milestones: epochs at whose beginning ``steps`` divides the rate by ten.
+        warmup_epochs: of a linear rise of the rate at the beginning; may be a fraction.
+        min_share: the share of the rate that ``cosine`` and ``linear`` end with.
+        label_smoothing: of the training loss.
+        mixup: alpha of MixUp; 0 for none.
+        cutmix: alpha of CutMix; 0 for none.
+    """
+
+    backbone: str = "patchnet"
+    backbone_options: dict[str, Any] | None = None
+    method: str = "exact"
+    method_options: dict[str, Any] | None = None
+    reduction: int | None = None
+    length: float | None = None
+    compute_dtype: Literal["float32", "float64"] | None = None
+    weights: str | None = None
+    freeze: int | str | None = None
+    frozen_norms: bool = False
+    channels_last: bool = False
+    unfreeze_epoch: int | None = None
+    drop: Literal["adaptive"] | None = None
+    drop_rate: float = 0.0
+    optimizer: str = "sgd"
+    optimizer_options: dict[str, Any] | None = None
+    lr: float = 0.1
+    backbone_lr: float | None = None
+    pool_lr: float | None = None
+    momentum: float = 0.9
+    weight_decay: float = 1e-4
+    decay_norms: bool = True
+    schedule: Literal["steps", "cosine", "linear"] = "steps"
+    milestones: list[int] | None = None
+    warmup_epochs: float = 0.0
+    min_share: float = 0.0
+    label_smoothing: float = 0.0
+    mixup: float = 0.0
+    cutmix: float = 0.0
 
 
-def resolve(config: Mapping[str, Any]) -> Namespace:
+@dataclass(frozen=True)
+class DataSettings:
+    """Images in a folder, or an embedded data set.
+
+    Args:
+        root: a folder that `open_splits` recognises, or a name in ``EMBEDDED``, such as ``photo-patches``.
+        transform: a name in ``TRANSFORMS``; not used for embedded data, which have their own.
+        resize: pixels of the shorter side, or height and width, before the crop; None for the
+            transform's own.
+        crop: pixels that the network sees; None for the transform's own.
+        augment: further random changes for training, a name in ``AUGMENTATIONS`` such as ``randaugment``.
+        statistics: ``imagenet``, or ``pretrained`` for mean, standard deviation and interpolation of the
+            backbone's pretrained weights, and for their resize and crop where none is given.
+        mean: of the pixels of each colour; None for the choice of ``statistics``.
+        std: their standard deviation; None likewise.
+        interpolation: of resizing; None likewise.
+        val_share: of a folder of classes without a split, the share of each for validation.
+        fraction: the share of the training images that is used, of each class, for a quick look.
+        hold_out: whether to validate on ``val_share`` of the training images, which are not trained on
+            then, instead of the validation images: to choose settings. The same ones for every seed.
+        cache: a folder that caches the features of the frozen stages, for image files. Training then
+            runs only the other stages.
+        views: of each training image that are cached, each by the transform for training.
+        batch_size: samples of a training step, over *all* processes.
+        workers: loading processes for each training process.
+        on_bad_image: ``raise`` at the first unreadable image, or ``skip`` those.
+    """
+
+    root: str = "photo-patches"
+    transform: str = "imagenet"
+    resize: int | tuple[int, int] | None = None
+    crop: int | None = None
+    augment: str | None = None
+    statistics: Literal["imagenet", "pretrained"] = "imagenet"
+    mean: list[float] | None = None
+    std: list[float] | None = None
+    interpolation: Literal["bilinear", "bicubic"] | None = None
+    val_share: float = 0.2
+    fraction: float = 1.0
+    hold_out: bool = False
+    cache: str | None = None
+    views: int = 4
+    batch_size: int = 256
+    workers: int = 4
+    on_bad_image: Literal["raise", "skip"] = "raise"
+
+
+STAGES = ("start", "warm-up", "final")
+
+
+@dataclass(frozen=True)
+class HybridSchedule:
+    """The epochs of a hybrid training, counted from 0.
+
+        [0, switch_epoch)                 the start method
+        [switch_epoch, decay_epoch)       the final method at the old learning rate: the warm-up
+        [decay_epoch, end)                the final method at the decayed rate
+
+    The decay that ends the warm-up is the last one of the learning-rate schedule. The paper warms up for
+    one epoch with AlexNet and for two with ResNets.
+
+    Args:
+        switch_epoch: first epoch of the final method.
+        warmup_epochs: epochs from the switch to the last decay; 0 switches at the decay.
+        start: method before the switch.
+
+    >>> schedule = HybridSchedule(switch_epoch=19, warmup_epochs=1)
+    >>> [schedule.stage(epoch) for epoch in (18, 19, 20)]
+    ['start', 'warm-up', 'final']
+    """
+
+    switch_epoch: int
+    warmup_epochs: int = 1
+    start: str = "isqrt-cov"
+
+    def __post_init__(self) -> None:
+        if self.switch_epoch < 1:
+            raise SettingsError(
+                f"switch_epoch must be at least 1, got {self.switch_epoch}; "
+                "without a first stage the training is standalone: leave the schedule out"
+            )
+        if self.warmup_epochs < 0:
+            raise SettingsError(f"warmup_epochs must not be negative, got {self.warmup_epochs}")
+
+    @property
+    def decay_epoch(self) -> int:
+        """First epoch at the last learning rate."""
+        return self.switch_epoch + self.warmup_epochs
+
+    def stage(self, epoch: int) -> str:
+        """One of ``STAGES``."""
+        return STAGES[(epoch >= self.switch_epoch) + (epoch >= self.decay_epoch)]
+
+
+@dataclass(frozen=True)
+class TrainerSettings:
+    """Arguments of Lightning's Trainer, which documents them; None for its own default."""
+
+    max_epochs: int | None = None
+    min_epochs: int | None = None
+    max_steps: int = -1
+    min_steps: int | None = None
+    max_time: str | dict[str, Any] | None = None
+    accelerator: str = "auto"
+    strategy: str = "auto"
+    devices: int | str | list[int] = "auto"
+    num_nodes: int = 1
+    precision: (
+        Literal[64, 32, 16, "64", "32", "16", "bf16"]
+        | Literal["16-true", "16-mixed", "bf16-true", "bf16-mixed", "32-true", "64-true"]
+        | Literal["transformer-engine", "transformer-engine-float16"]
+        | None
+    ) = None
+    sync_batchnorm: bool = False
+    accumulate_grad_batches: int = 1
+    gradient_clip_val: int | float | None = None
+    gradient_clip_algorithm: str | None = None
+    limit_train_batches: int | float | None = None
+    limit_val_batches: int | float | None = None
+    overfit_batches: int | float = 0.0
+    fast_dev_run: int | bool = False
+    val_check_interval: int | float | str | None = None
+    check_val_every_n_epoch: int | None = 1
+    num_sanity_val_steps: int | None = None
+    log_every_n_steps: int | None = None
+    deterministic: bool | Literal["warn"] | None = None
+    benchmark: bool | None = None
+    detect_anomaly: bool = False
+    profiler: str | None = None
+
+
+# Other arguments of the Trainer, and which keys do their work.
+_DECIDED = {
+    "callbacks": "; see patience, ema and hybrid, or rootpool.train.prepare(callbacks=...)",
+    "logger": "; see loggers",
+    "enable_checkpointing": "; see save_every",
+    **dict.fromkeys(
+        (
+            "barebones",
+            "default_root_dir",
+            "enable_autolog_hparams",
+            "enable_model_summary",
+            "enable_progress_bar",
+            "inference_mode",
+            "limit_predict_batches",
+            "limit_test_batches",
+            "model_registry",
+            "plugins",
+            "reload_dataloaders_every_n_epochs",
+            "use_distributed_sampler",
+        ),
+        "",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The effective configuration of a run.
+
+    Args:
+        seed: of weights, order and augmentation.
+        hybrid: the schedule of a hybrid training; None for a standalone one.
+        save_every: steps between checkpoints within an epoch; 0 for none.
+        spectrum_every: steps between records of the spectra; 0 for none.
+        patience: epochs without a lower validation error after which a training ends; 0 for never.
+        ema: decay of the averaged weights, such as 0.999; None for no average.
+        conditioning: of the layer before the covariance: its gradient orthogonalised (``nog``), its learning
+            rate the optimal one (``olr``).
+        loggers: names of Lightning's loggers.
+        model: the network and how it learns.
+        data: the images.
+        trainer: of Lightning.
+    """
+
+    seed: int = 0
+    hybrid: HybridSchedule | None = None
+    save_every: int = 0
+    spectrum_every: int = 0
+    patience: int = 0
+    ema: float | None = None
+    conditioning: Literal["nog", "olr", "nog+olr"] | None = None
+    loggers: list[str] = field(default_factory=lambda: ["tensorboard"])
+    model: ModelSettings = field(default_factory=ModelSettings)
+    data: DataSettings = field(default_factory=DataSettings)
+    trainer: TrainerSettings = field(default_factory=TrainerSettings)
+
+
+def setting_names() -> list[str]:
+    """Every key of a configuration, with dots.
+
+    >>> {"seed", "model.lr", "data.root", "hybrid.switch_epoch"} <= set(setting_names())
+    True
+    """
+    return sorted(known_keys(Settings))
+
+
+def resolve(config: Mapping[str, Any]) -> Settings:
     """The effective configuration: checked, typed, with all defaults.
 
     Raises:
         SettingsError: for unknown keys (with the nearest known one) and values of a wrong type.
+
+    >>> resolve({"model": {"lr": 1}}).model.lr
+    1.0
     """
-    check_keys(config)
-    try:
-        settings = parser().parse_object(dict(config))
-        hybrid_schedule(settings)
-        return settings
-    except (ArgumentError, TypeError, ValueError) as error:
-        raise SettingsError(
-            f"the configuration cannot be used: {_in_short(error, config)}"
-        ) from error
+    trainer = config.get("trainer")
+    for name in trainer if isinstance(trainer, Mapping) else ():
+        if name in _DECIDED:
+            raise SettingsError(
+                f"unknown key 'trainer.{name}': rootpool train decides it{_DECIDED[name]}"
+            )
+    return from_dictionary(Settings, config)
 
 
-def _in_short(error: Exception, config: Mapping[str, Any]) -> str:
-    """What jsonargparse says in many lines: key, type and value."""
-    found = re.search(r'Parser key "([\w.]+)"', str(error))
-    key = found.group(1) if found else ""
-    action = next((action for action in parser()._actions if action.dest == key), None)
-    wanted = getattr(action, "_typehint", None)
-    value: Any = config
-    for part in key.split("."):
-        value = value.get(part) if isinstance(value, Mapping) else None
-    if key == "hybrid" and not isinstance(value, Mapping):
-        return f"hybrid must be settings such as hybrid.switch_epoch=5, or null, got {value!r}"
-    if action is None or wanted is None or key == "hybrid":
-        return str(error)
-    return f"{key} must be {_described(wanted)}, got {value!r}"
-
-
-def _described(wanted: Any) -> str:
-    """A type in words: its values where they can be counted."""
-    if get_origin(wanted) in (Union, types.UnionType):
-        parts = get_args(wanted)
-        words = [word for p in parts if get_origin(p) is Literal for word in get_args(p)]
-        others = [_described(part) for part in parts if get_origin(part) is not Literal]
-        listed = [", ".join(dict.fromkeys(map(str, words)))] if words else []
-        return " or ".join(dict.fromkeys([*listed, *others]))
-    if get_origin(wanted) is Literal:
-        return ", ".join(map(str, get_args(wanted)))
-    if wanted is type(None):
-        return "null"
-    if get_origin(wanted) is list:
-        return f"a list such as [{_EXAMPLES.get(get_args(wanted)[0], '...')}]"
-    if get_origin(wanted) is tuple:
-        return "a pair such as [256, 256]"
-    return _TYPES.get(wanted, getattr(wanted, "__name__", str(wanted)))
-
-
-_TYPES = {int: "an integer", float: "a number", str: "text", bool: "true or false"}
-_EXAMPLES = {int: "5, 10", float: "0.1, 0.2", str: "a, b"}
-
-
-def hybrid_schedule(settings: Namespace) -> HybridSchedule | None:
-    """The schedule of a hybrid run; None for a standalone one."""
-    return None if settings.hybrid is None else HybridSchedule(**settings.hybrid.as_dict())
-
-
-def as_yaml(settings: Namespace) -> str:
+def as_yaml(settings: Settings) -> str:
     """The effective configuration as YAML that `resolve` reads back to the same."""
-    # jsonargparse leaves out what is None or, by another name in each version, does not.
-    plain = yaml.safe_load(parser().dump(settings))
-    everything = merge(settings.as_dict(), plain)
-    text: str = yaml.safe_dump(everything, sort_keys=False, allow_unicode=True)
+    import yaml
+
+    text: str = yaml.safe_dump(dataclasses.asdict(settings), sort_keys=False, allow_unicode=True)
     return text
 
 
@@ -143,17 +343,14 @@ _FIXED = (
 )
 
 
-def check_same(before: Mapping[str, Any], settings: Namespace) -> None:
-    """Raise if a run that is continued would be another one than that of its ``config.yaml``.
+def check_same(before: Mapping[str, Any], settings: Settings) -> None:
+    """Raise if a run that is continued would differ from the one in its ``config.yaml``.
 
     Args:
-        before: what the file holds.
-        settings: what was asked for now.
+        before: the content of the file.
+        settings: what is asked for now.
     """
     old, new = flat_values(resolve(before)), flat_values(settings)
-    for values in (old, new):  # the default was called so once
-        if values.get("model.compute_dtype") == "float64":
-            values["model.compute_dtype"] = None
     changed = [
         f"{key} was {old.get(key)} and is {new.get(key)}"
         for key in sorted({*old, *new})
@@ -166,6 +363,15 @@ def check_same(before: Mapping[str, Any], settings: Namespace) -> None:
         )
 
 
-def flat_values(settings: Namespace) -> dict[str, Any]:
+def flat_values(settings: Any, prefix: str = "") -> dict[str, Any]:
     """Values by dotted key; options that are dictionaries are one value."""
-    return dict(Namespace(settings).items())
+    return dict(_flatten(settings, prefix))
+
+
+def _flatten(settings: Any, prefix: str) -> Iterator[tuple[str, Any]]:
+    for part in dataclasses.fields(settings):
+        value = getattr(settings, part.name)
+        if dataclasses.is_dataclass(value):
+            yield from _flatten(value, f"{prefix}{part.name}.")
+        else:
+            yield f"{prefix}{part.name}", value

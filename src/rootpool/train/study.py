@@ -1,4 +1,4 @@
-"""Many trainings side by side: each in a process of its own, each result kept (:mod:`rootpool.jobs`).
+"""Many trainings side by side: each in a process of its own, each in a run folder of its own.
 
 The first stage of hybrid runs with the same start is trained once and shared: each hybrid run reads it
 from a file, so no tensor of one run is seen by another.
@@ -6,25 +6,21 @@ from a file, so no tensor of one run is seen by another.
 
 from __future__ import annotations
 
-import time
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
-from jsonargparse import Namespace
 
-from rootpool.analysis.records import read_json, to_json
-from rootpool.jobs import Event, Job, Report, result_file, run_jobs, stable_key, versions
-from rootpool.nn import Method, resolve_pool
-from rootpool.recipes import merge
-
-from .hybrid import HybridSchedule
+from .config import merge
+from .jobs import Event, Job, Report, result_file, run_jobs, stable_key, versions
 from .nonfinite import NonFiniteError
-from .run import LAST, Run, fill_cache, missed_images, monitors, prepare
-from .settings import resolve
+from .run import LAST, RESULT, fill_cache, prepare
+from .settings import HybridSchedule, as_yaml, resolve
+from .settings import Settings as EffectiveSettings
 
 __all__ = ["Event", "Trial", "run_trials"]
 
@@ -47,16 +43,13 @@ class Trial:
 
     @property
     def key(self) -> str:
-        """A hash of the configuration as it was given, and of the versions of rootpool and torch."""
-        return stable_key({"config": self.config, "versions": versions()})
+        """A hash of the effective configuration, of torch's version and of the code that decides numbers."""
+        return stable_key({"settings": as_yaml(resolve(self.config)), "versions": versions()})
 
     @property
     def first_stage(self) -> Trial | None:
-        """The run up to the switch of a hybrid one, or None.
-
-        None too if the last stage learns a filter: its parameters are in the optimizer from the start.
-        """
-        if self.config.get("hybrid") is None or self._learns:
+        """The run up to the switch of a hybrid one, or None."""
+        if self.config.get("hybrid") is None:
             return None
         schedule = HybridSchedule(**self.config["hybrid"])
         start = {"method": schedule.start, "method_options": None}
@@ -66,12 +59,6 @@ class Trial:
         )
         return Trial(f"{schedule.start}, first {schedule.switch_epoch} epochs", config, self.tags)
 
-    @property
-    def _learns(self) -> bool:
-        model = self.config.get("model", {})
-        method = resolve_pool(model.get("method", "exact"), **(model.get("method_options") or {}))
-        return isinstance(method, Method) and bool(method.initial_parameters())
-
 
 def run_trials(
     trials: Sequence[Trial],
@@ -79,18 +66,17 @@ def run_trials(
     *,
     workers: int | None = None,
     on_event: Callable[[Event], None] = lambda event: None,
-) -> list[dict[str, Any]]:
-    """Run what has no result yet, several at a time, and return the results in the order of the trials.
+) -> list[Path]:
+    """Train what is not finished yet, several at a time; return the run folders in the order of the trials.
+
+    :func:`rootpool.report.read_run` reads such a folder. A training whose numbers stop being finite is a
+    result, too: its records end there, and ``diverged`` says in which epoch and step.
 
     Args:
         trials: what to run.
-        folder: where results are kept, one folder per run.
+        folder: holds the run folders, each named by the key of its trial.
         workers: runs at a time, with one thread each; None for one per core.
         on_event: called in this process, for every epoch (with its record) and every result.
-
-    ``images`` of a result is how many were validated last, and ``missed`` which of them were not recognised;
-    older results lack both. A training whose numbers stop being finite has a result, too: its records
-    up to there, and ``diverged``, which says in which epoch and step.
 
     Raises:
         SettingsError: a configuration cannot be used; nothing has been run then.
@@ -115,30 +101,28 @@ def run_trials(
         fill_cache(settings)  # once, on all cores, and not in each of the processes
     for event in run_jobs(jobs, folder, workers=workers):
         on_event(event)
-    keys = ("label", "seconds", "curves", "spectrum", "classes", "diverged")
-    files = (result_file(folder, key, jobs[key]) for key in (trial.key for trial in trials))
-    # Another trial of the same settings may have made a result, under another name.
-    return [
-        read_json(file, *keys) | {"label": trial.label, **trial.tags}
-        for file, trial in zip(files, trials, strict=True)
-    ]
+    return [folder / trial.key for trial in trials]
 
 
-def _images(settings: Namespace) -> str:
+def _images(settings: EffectiveSettings) -> str:
     """What the features of frozen stages depend on, or more."""
     model = settings.model
     network = [model.backbone, model.backbone_options, model.freeze, model.weights]
-    return stable_key([network, settings.data.as_dict()])
+    return stable_key([network, asdict(settings.data)])
 
 
 def _job(trial: Trial, first: Trial | None) -> Job:
     start = None if first is None else first.key
-    return Job(trial.label, partial(_train, trial, start), needs=() if start is None else (start,))
+    return Job(
+        trial.label,
+        partial(_train, trial, start),
+        result=RESULT,
+        needs=() if start is None else (start,),
+    )
 
 
-def _train(trial: Trial, first: str | None, folder: Path, report: Report) -> str:
-    """Train one trial to its end, from its own last checkpoint or else from that of its first stage."""
-    started = time.perf_counter()
+def _train(trial: Trial, first: str | None, folder: Path, report: Report) -> None:
+    """Train one trial to its end, from its own last checkpoint or else from the one of its first stage."""
     run = prepare(
         resolve(trial.config),
         folder,
@@ -147,27 +131,8 @@ def _train(trial: Trial, first: str | None, folder: Path, report: Report) -> str
         callbacks=[_Reporter(report)],
     )
     beginning = None if first is None else folder.parent / first / LAST
-    diverged = _fit(run, run.last if run.last.is_file() else beginning)
-    result = {
-        "label": trial.label,
-        **trial.tags,
-        "seconds": round(time.perf_counter() - started, 2),
-        "curves": run.module.history,
-        "spectrum": [record for monitor in monitors(run.trainer) for record in monitor.records],
-        "classes": len(run.data.splits.classes),
-        "diverged": diverged,
-        **missed_images(run.trainer).state_dict(),
-    }
-    return to_json(result)
-
-
-def _fit(run: Run, beginning: Path | None) -> dict[str, int] | None:
-    """Train; where numbers stopped being finite, if they did: in a study that is a result."""
-    try:
-        run.fit(resume_from=beginning)
-    except NonFiniteError:
-        return {"epoch": run.trainer.current_epoch, "step": run.trainer.global_step}
-    return None
+    with contextlib.suppress(NonFiniteError):  # a result, which the folder holds
+        run.fit(resume_from=run.last if run.last.is_file() else beginning)
 
 
 class _Reporter(pl.Callback):

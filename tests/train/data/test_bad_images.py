@@ -15,7 +15,8 @@ def test_the_command_names_a_bad_image_or_trains_without_it(tmp_path, capsys):
     os.truncate(bad, 400)
     arguments = [
         "train",
-        "--recipe=resnet50-imagenet-gap",
+        "resnet50-imagenet",
+        "--method=gap",
         f"--data={root}",
         "model.backbone=resnet10t",
         "data.batch_size=5",

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from images import class_names, make_image_tree
-from rootpool.train import ImageData, resolve
+from rootpool.train import DataSettings, ImageData, resolve
 from rootpool.train.data import TensorImages, open_splits, part_of
 
 
@@ -50,15 +50,15 @@ def test_a_fraction_of_the_training_images_has_all_classes():
     some = part_of(images, 0.2, seed=0)
     assert some.labels.bincount().tolist() == [2, 8, 1]
     assert [int(labels[int(image)]) for image, _ in some] == some.labels.tolist()
-    data = ImageData("photo-patches", fraction=0.1)
-    whole = ImageData("photo-patches").splits
+    data = ImageData(DataSettings("photo-patches", fraction=0.1))
+    whole = ImageData(DataSettings("photo-patches")).splits
     assert len(data.splits.train) == pytest.approx(0.1 * len(whole.train), rel=0.05)
     assert len(data.splits.val) == len(whole.val)
 
 
 def test_images_as_the_pretrained_network_expects_them(tmp_path):
     make_image_tree(tmp_path)
-    data = ImageData(str(tmp_path), statistics="pretrained", crop=32)
+    data = ImageData(DataSettings(str(tmp_path), statistics="pretrained", crop=32))
     data.adopt("vit_tiny_patch16_224")
     assert (data.hparams["mean"], data.hparams["resize"]) == ([0.5, 0.5, 0.5], 248)
     assert data.hparams["crop"] == 32  # what is given stays

@@ -11,11 +11,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from rootpool.analysis.records import Record
+from rootpool.report.records import Record
 
 from .drawing import WIDE, below, fit, left_out, logarithmic, styled
-from .palette import BAR, GRID, INK, MUTED, PAPER, styles
-from .run_styles import run_styles
+from .palette import BAR, GRID, INK, MUTED, PAPER, run_styles, styles
 
 __all__ = ["confusion_pairs", "dots_with_spread", "paired_differences", "speed_bars"]
 
@@ -57,7 +56,7 @@ def dots_with_spread(
             color=style.colour,
             marker=style.marker,
             markersize=7,
-            markerfacecolor=style.colour if style.filled else PAPER.light,
+            markerfacecolor=style.colour if style.filled else PAPER,
             elinewidth=1.6,
         )
     below(figure, label, *left_out(len(rows) - len(finite)))
@@ -81,11 +80,11 @@ def paired_differences(
     """
     rows = sorted(_rows(rows, "label", "mean", "low", "high"), key=lambda row: row["mean"])
     figure, axes = _horizontal([row["label"] for row in rows], width)
-    axes.axvline(0, color=INK.light, linewidth=1)
+    axes.axvline(0, color=INK, linewidth=1)
     looks = styles(row["method"] for row in rows if "method" in row)
     for place, row in enumerate(rows):
         style = looks.get(row.get("method", ""))
-        colour = style.colour if style else INK.light
+        colour = style.colour if style else INK
         known = row["low"] is not None
         if known:
             axes.plot([row["low"], row["high"]], [place, place], color=colour)
@@ -96,7 +95,7 @@ def paired_differences(
             marker=style.marker if style else "o",
             markersize=7,
             color=colour,
-            markerfacecolor=colour if clear else PAPER.light,
+            markerfacecolor=colour if clear else PAPER,
         )
     below(figure, label)
     return figure
@@ -123,7 +122,7 @@ def speed_bars(
     texts = [f"{time:.3g} {unit} ({time / times[0]:.3g}×)" for time in times]
     texts[0] = f"{times[0]:.3g} {unit}"
     looks = styles(row["method"] for row in rows if "method" in row)
-    colours = [looks[row["method"]].colour if "method" in row else BAR.light for row in rows]
+    colours = [looks[row["method"]].colour if "method" in row else BAR for row in rows]
     figure, axes = _named_bars([row["label"] for row in rows], times, texts, colours, width)
     start = times[0] / 3
     room = 1.3 / (width - 1.3)  # for the text behind the longest bar
@@ -149,7 +148,7 @@ def confusion_pairs(rows: Sequence[Record], top: int = 12, *, width: float = WID
         f"{row['count']} of {row['total']}" if "total" in row else f"{row['count']}" for row in rows
     ]
     names = [f"{row['true']} → {row['predicted']}" for row in rows]
-    figure, axes = _named_bars(names, counts, texts, [BAR.light] * len(rows), width)
+    figure, axes = _named_bars(names, counts, texts, [BAR] * len(rows), width)
     axes.set_xlim(0, max(counts) * (1 + 0.9 / width))
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
     below(figure, "images of the first class taken for the second")
@@ -167,7 +166,7 @@ def _named_bars(
     figure = Figure(figsize=(width, 0.5 + 0.44 * len(names)), layout="constrained")
     axes = figure.add_subplot()
     bars = axes.barh(range(len(names)), values, height=0.32, color=colours)
-    axes.bar_label(bars, texts, padding=4, fontsize=8, color=MUTED.light)
+    axes.bar_label(bars, texts, padding=4, fontsize=8, color=MUTED)
     for place, name in enumerate(fit(name, width - 0.2) for name in names):
         axes.text(
             0, place - 0.24, name, ha="left", va="bottom", transform=axes.get_yaxis_transform()
@@ -196,5 +195,5 @@ def _horizontal(labels: Sequence[str], width: float) -> tuple[Figure, Axes]:
     axes.set_yticks(range(len(labels)), wrapped)
     axes.set_ylim(len(labels) - 0.4, -0.6)
     axes.grid(False, axis="y")
-    axes.spines["left"].set_color(GRID.light)
+    axes.spines["left"].set_color(GRID)
     return figure, axes

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -11,12 +14,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from rootpool.analysis.records import Record
+from rootpool.report.records import Record
 
 from .drawing import WIDE, below, fit, left_out, legend, logarithmic, styled
-from .palette import FAINT, INK, MUTED
-from .run_styles import LINES, RunStyle, run_styles, tags
-from .series import Series, collect
+from .palette import FAINT, INK, LINES, MUTED, RunStyle, run_styles, tags
 
 __all__ = ["learning_curve_panels", "learning_curves", "spectrum_over_training"]
 
@@ -85,7 +86,7 @@ def learning_curve_panels(
     for axes, method in zip(grid, methods, strict=False):
         for line in lines:
             if method_of[line.run] != method:
-                axes.plot(line.x, line.centre, color=FAINT.light, linewidth=1)
+                axes.plot(line.x, line.centre, color=FAINT, linewidth=1)
         _draw_lines(axes, [line for line in lines if method_of[line.run] == method], looks)
         _mark_changes(axes, switch_epoch, decay_epochs, labels=False)
         axes.set_title(fit(method, width / columns - 0.4), loc="left")
@@ -161,7 +162,7 @@ def _mark_changes(
     across = axes.get_xaxis_transform()
     for epoch, text, line, height in changes:
         x = epoch - 0.5
-        look: dict[str, Any] = {"transform": across, "color": MUTED.light}
+        look: dict[str, Any] = {"transform": across, "color": MUTED}
         axes.plot([x, x], [0, height], line, linewidth=1, clip_on=False, **look)
         if labels:
             axes.text(x, height, text, ha="center", va="bottom", size=8, **look)
@@ -172,14 +173,14 @@ def _protocol_handles(
 ) -> dict[str, Line2D]:
     present = {protocol for _, _, protocol in map(tags, records)}
     handles = {
-        name: Line2D([], [], color=INK.light, linestyle=line)
+        name: Line2D([], [], color=INK, linestyle=line)
         for name, line in LINES.items()
         if name in present
     }
     if switch_epoch is not None:
-        handles[SWITCH] = Line2D([], [], color=MUTED.light, linewidth=1)
+        handles[SWITCH] = Line2D([], [], color=MUTED, linewidth=1)
     if decay_epochs:
-        handles[DECAY] = Line2D([], [], color=MUTED.light, linewidth=1, linestyle=":")
+        handles[DECAY] = Line2D([], [], color=MUTED, linewidth=1, linestyle=":")
     return handles
 
 
@@ -204,3 +205,67 @@ def _remarks(lines: Sequence[Series], missing: int) -> list[str]:
     seeds = max((line.seeds for line in lines), default=1)
     bands = [f"bands: ± one standard deviation over {seeds} seeds"] if seeds > 1 else []
     return bands + left_out(missing)
+
+
+# --------------------------------------------------------------------------------------------------
+# Records of several seeds as one line with a spread
+
+
+@dataclass(frozen=True)
+class Series:
+    """One run: the mean over seeds at each place, and one standard deviation to either side."""
+
+    run: str
+    seeds: int
+    x: tuple[float, ...]
+    centre: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+
+def collect(records: Sequence[Record], x: str, value: str) -> tuple[list[Series], int]:
+    """Runs in order of appearance, and the number of values left out because they are not finite.
+
+    Args:
+        records: mappings with ``run``, ``x`` and ``value``; a missing ``seed`` counts as 0.
+        x: name of the value on the horizontal axis.
+        value: name of the value on the vertical axis.
+
+    >>> records = [{"run": "a", "seed": s, "epoch": 0, "loss": v} for s, v in enumerate([1.0, 3.0])]
+    >>> line = collect(records, "epoch", "loss")[0][0]
+    >>> line.centre, line.seeds
+    ((2.0,), 2)
+    """
+    if not records:
+        raise ValueError(f"no records to draw {value!r} from")
+    for record in records:
+        missing = [key for key in ("run", x, value) if key not in record]
+        if missing:
+            raise ValueError(f"records need {', '.join(missing)}; got {', '.join(record)}")
+    runs: dict[str, list[Record]] = defaultdict(list)
+    left_out = 0
+    for record in records:
+        usable = math.isfinite(record[value])
+        left_out += not usable
+        group = runs[record["run"]]
+        if usable:
+            group.append(record)
+    return [_line(run, group, x, value) for run, group in runs.items() if group], left_out
+
+
+def _line(run: str, records: Sequence[Record], x: str, value: str) -> Series:
+    at: dict[float, list[float]] = defaultdict(list)
+    for record in records:
+        at[record[x]].append(record[value])
+    places = sorted(at)
+    spreads = [_spread(at[place]) for place in places]
+    low, centre, high = zip(*spreads, strict=True)
+    seeds = len({record.get("seed", 0) for record in records})
+    return Series(run, seeds, tuple(places), centre, low, high)
+
+
+def _spread(values: Sequence[float]) -> tuple[float, float, float]:
+    """Mean minus, mean, mean plus one standard deviation."""
+    centre = fmean(values)
+    deviation = stdev(values) if len(values) > 1 else 0.0
+    return centre - deviation, centre, centre + deviation

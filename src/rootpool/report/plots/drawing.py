@@ -6,15 +6,14 @@ import functools
 import math
 import textwrap
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, ParamSpec
+from pathlib import Path
+from typing import Literal, ParamSpec
 
-import matplotlib
+from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
-
-from .palette import GRID, INK, MUTED
 
 __all__ = [
     "WIDE",
@@ -31,37 +30,7 @@ WIDE = 7.5  # inches, 720 pixels of a page
 
 P = ParamSpec("P")
 
-STYLE: dict[Any, Any] = {
-    "font.size": 9,
-    "text.color": INK.light,
-    "text.parse_math": False,  # names may hold dollar signs
-    "axes.labelcolor": INK.light,
-    "axes.titlesize": 9,
-    "axes.edgecolor": MUTED.light,
-    "axes.facecolor": "none",
-    "axes.linewidth": 0.8,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": GRID.light,
-    "grid.linewidth": 0.8,
-    "xtick.color": MUTED.light,
-    "ytick.color": MUTED.light,
-    "xtick.labelcolor": MUTED.light,
-    "ytick.labelcolor": INK.light,
-    "xtick.major.size": 3,
-    "xtick.minor.size": 0,
-    "ytick.major.size": 0,
-    "ytick.minor.size": 0,
-    "lines.linewidth": 1.8,
-    "lines.markersize": 4.5,
-    "legend.frameon": False,
-    "legend.fontsize": 9,
-    "legend.handlelength": 2.2,
-    "legend.columnspacing": 1.2,
-}
-
+STYLE = Path(__file__).with_name("rootpool.mplstyle")
 CHARACTER = 0.077  # inches of 9-point text, on the safe side
 USUAL_CHARACTER = 0.068
 # Ticks within a decade of a logarithmic axis, by the largest ratio of its ends.
@@ -74,9 +43,7 @@ def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
 
     @functools.wraps(draw)
     def drawn(*args: P.args, **kwargs: P.kwargs) -> Figure:
-        with matplotlib.rc_context():
-            matplotlib.rcdefaults()
-            matplotlib.rcParams.update(STYLE)
+        with style.context(["default", STYLE]):
             return draw(*args, **kwargs)
 
     return drawn

@@ -1,4 +1,4 @@
-"""Colours of methods and of pages, each for a light and for a dark background.
+"""Colours and markers of methods, lines of runs.
 
 The methods of the paper have designed colours, chosen to stay apart for colour-blind readers too. Any other
 name, such as a user's own method, gets a style that is free, so a new method needs no edit here.
@@ -8,71 +8,56 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from rootpool.report.records import Record
 
 __all__ = [
     "BAR",
     "FAINT",
     "GRID",
     "INK",
+    "LINES",
     "MUTED",
     "PAPER",
     "STYLES",
+    "RunStyle",
     "Style",
-    "Tone",
-    "css_colours",
+    "run_styles",
     "styles",
-    "tones",
+    "tags",
 ]
 
-
-@dataclass(frozen=True)
-class Tone:
-    """One colour as ``#rrggbb`` on a light and on a dark background."""
-
-    light: str
-    dark: str
-
-    @property
-    def css(self) -> str:
-        """A reference to the colour in a page with :func:`css_colours`; elsewhere the light colour."""
-        return f"var(--c-{self.light[1:]}, {self.light})"
+PAPER = "#ffffff"
+INK = "#1d2126"
+MUTED = "#5b6470"
+GRID = "#e3e7eb"
+FAINT = "#c6cdd5"  # lines in the background
+BAR = "#4a6fa5"  # bars that belong to no method
 
 
-@dataclass(frozen=True)
-class Style:
+class Style(NamedTuple):
     """The colour and the marker of a method in every plot."""
 
-    tone: Tone
+    colour: str
     marker: str
 
-    @property
-    def colour(self) -> str:
-        return self.tone.light
-
-
-PAPER = Tone("#ffffff", "#14171b")
-INK = Tone("#1d2126", "#e4e7eb")
-MUTED = Tone("#5b6470", "#9ba5b1")
-GRID = Tone("#e3e7eb", "#2b3138")
-FAINT = Tone("#c6cdd5", "#465059")  # lines in the background
-BAR = Tone("#4a6fa5", "#7fa3d9")  # bars that belong to no method
 
 STYLES: dict[str, Style] = {
-    "exact": Style(Tone("#03a1a2", "#a7f7e6"), "o"),
-    "isqrt-cov": Style(Tone("#2015be", "#6995fc"), "s"),
-    "mpn-cov": Style(Tone("#6e2b01", "#de7e5b"), "^"),
-    "svd-topn": Style(Tone("#b98a12", "#f3bf0c"), "v"),
-    "svd-trunc": Style(Tone("#79966b", "#edf7aa"), "<"),
-    "svd-pi": Style(Tone("#c26ff3", "#9e789c"), ">"),
-    "svd-newton": Style(Tone("#506aa8", "#7850d9"), "P"),
-    "svd-taylor": Style(Tone("#583759", "#e3c0fd"), "X"),
-    "svd-pade": Style(Tone("#ba1743", "#ca2e59"), "D"),
-    "gap": Style(Tone("#737373", "#a8a8a8"), "p"),
-    "covariance": Style(Tone("#3f4650", "#d5dbe3"), "h"),
-    "log": Style(Tone("#0b8aa3", "#49b2ca"), "d"),
-    "power": Style(Tone("#b8458a", "#f48cc4"), "*"),
-    "signed-sqrt": Style(Tone("#a8633a", "#d9a27c"), "H"),
+    "exact": Style("#03a1a2", "o"),
+    "isqrt-cov": Style("#2015be", "s"),
+    "mpn-cov": Style("#6e2b01", "^"),
+    "svd-topn": Style("#b98a12", "v"),
+    "svd-trunc": Style("#79966b", "<"),
+    "svd-pi": Style("#c26ff3", ">"),
+    "svd-newton": Style("#506aa8", "P"),
+    "svd-taylor": Style("#583759", "X"),
+    "svd-pade": Style("#ba1743", "D"),
+    "gap": Style("#737373", "p"),
+    "covariance": Style("#3f4650", "h"),
+    "log": Style("#0b8aa3", "d"),
+    "power": Style("#b8458a", "*"),
+    "signed-sqrt": Style("#a8633a", "H"),
 }
 
 
@@ -96,11 +81,45 @@ def styles(names: Iterable[str]) -> dict[str, Style]:
     return {name: chosen[name] for name in names}
 
 
-def tones() -> list[Tone]:
-    """Every colour that has a dark counterpart."""
-    return [PAPER, INK, MUTED, GRID, FAINT, BAR, *(style.tone for style in STYLES.values())]
+LINES: dict[str, Any] = {"standalone": "-", "hybrid": "--"}
+# For further runs of the same method.
+FREE_LINES: list[Any] = [":", "-.", (0, (6, 1.5, 1, 1.5, 1, 1.5)), (0, (1, 3))]
 
 
-def css_colours(kind: str) -> str:
-    """CSS declarations of all colours for a ``"light"`` or ``"dark"`` background."""
-    return "".join(f"--c-{tone.light[1:]}:{getattr(tone, kind)};" for tone in tones())
+class RunStyle(NamedTuple):
+    """One run in a plot: colour and marker by method, line by protocol."""
+
+    colour: str
+    marker: str
+    line: Any
+
+    @property
+    def filled(self) -> bool:
+        """Whether its markers are filled, as a solid line is."""
+        return bool(self.line == "-")
+
+
+def tags(record: Record) -> tuple[str, str, str]:
+    """Run, method and protocol of a record; a run without a method is its own method."""
+    run = str(record.get("run", record.get("label")))
+    return run, str(record.get("method", run)), str(record.get("protocol", "standalone"))
+
+
+def run_styles(records: Iterable[Record]) -> dict[str, RunStyle]:
+    """The style of each run; runs of the same method and protocol differ in their lines.
+
+    >>> mine, yours = run_styles(
+    ...     [{"run": "mine", "method": "exact"}, {"run": "yours", "method": "exact"}]
+    ... ).values()
+    >>> mine.colour == yours.colour, mine.line == yours.line
+    (True, False)
+    """
+    runs = {run: (method, protocol) for run, method, protocol in map(tags, records)}
+    looks = styles(method for method, _ in runs.values())
+    found: dict[str, RunStyle] = {}
+    for run, (method, protocol) in runs.items():
+        taken = [found[other].line for other in found if runs[other][0] == method]
+        order = [LINES.get(protocol, FREE_LINES[0]), *FREE_LINES]
+        line = next((line for line in order if line not in taken), order[0])
+        found[run] = RunStyle(*looks[method], line)
+    return found

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from rootpool.unknown import some_names
+from rootpool.suggest import some_names
 
 from .files import ON_BAD_IMAGE
 from .flat import is_flat, read_flat

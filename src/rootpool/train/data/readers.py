@@ -11,7 +11,7 @@ import numpy as np
 from scipy.io import loadmat
 from torchvision.datasets.folder import IMG_EXTENSIONS, make_dataset
 
-from rootpool.unknown import some_names
+from rootpool.suggest import some_names
 
 from .files import ImageFiles, Sample, without_bad_images
 from .splits import LabelledImages, Transform

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -168,6 +169,9 @@ class _Small:
     resize: Size
     crop: int
     margin: int
+    # Of pixels from 0 to 1, as torchvision's Normalize has them.
+    mean: ClassVar[tuple[float, ...]] = tuple((CIFAR_MEAN / 255).tolist())
+    std: ClassVar[tuple[float, ...]] = tuple((CIFAR_DEVIATION / 255).tolist())
 
     def __call__(self, image: Image.Image) -> Tensor:
         if image.size != (self.crop, self.crop) or self.resize != self.crop:

@@ -23,10 +23,10 @@ from PIL import Image
 from torch import Tensor, nn
 
 from rootpool.files import remove_parts, write_atomically
-from rootpool.jobs import stable_key
 from rootpool.models.folding import fold_norms
 from rootpool.models.stages import Stages
 from rootpool.progress import Display
+from rootpool.train.jobs import stable_key
 
 from ..data import decode_image
 from ..sampling import derive_seed

@@ -1,0 +1,96 @@
+"""The fused root as operators for tracers (``torch.compile``, ``torch.export``, ``torch.jit.trace``).
+
+Operators take no objects: a method is passed as text, the name under which it is registered and its fields.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import math
+import numbers
+
+import torch
+from torch import Tensor
+
+from .fused import allocate, root, root_gradient
+from .registry import METHODS, is_registered
+from .spectral_roots import SpectralRoot
+
+__all__ = ["backward_op", "check_traceable", "decoded", "encoded", "forward_op"]
+
+
+def encoded(method: SpectralRoot | str) -> str:
+    """The registered name of a method and its fields, as text."""
+    if isinstance(method, str):
+        return method
+    if not is_registered(method):
+        raise TypeError(
+            f"torch.compile and torch.export need the name of {method}, which METHODS does not have; "
+            "decorate its class with rootpool.nn.register"
+        )
+    values = {
+        field.name: _number(getattr(method, field.name)) for field in dataclasses.fields(method)
+    }
+    for value in values.values():
+        if not (value is None or type(value) in (int, float, bool, str)):
+            raise TypeError(
+                f"torch.compile and torch.export need fields of numbers, booleans, text or None; "
+                f"{method} has {value!r}"
+            )
+    fields = ", ".join(f"{name!r}: {_literal(value)}" for name, value in values.items())
+    return f"{method.name!r}, {{{fields}}}"
+
+
+def _number(value: object) -> object:
+    """An integer of NumPy as Python's; anything else as it is."""
+    is_integer = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    return int(value) if is_integer else value  # type: ignore[call-overload]
+
+
+def _literal(value: object) -> str:
+    if isinstance(
+        value, float
+    ):  # not repr, which torch.compile cannot trace for numbers that change
+        return "1e999" if value == math.inf else f"{value}"  # infinity has no literal of its own
+    return repr(value)
+
+
+def decoded(text: str) -> SpectralRoot:
+    """The method that :func:`encoded` wrote."""
+    name, values = ast.literal_eval(text)
+    method = METHODS[name](**values)
+    assert isinstance(method, SpectralRoot)
+    return method
+
+
+@torch.library.custom_op("rootpool::covariance_root", mutates_args=())
+def forward_op(
+    X: Tensor, method: str, dtype: torch.dtype, kept: torch.dtype, output: str, save: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """:func:`root` for tracers."""
+    return root(X, decoded(method), dtype, kept, output, save)
+
+
+@torch.library.custom_op("rootpool::covariance_root_backward", mutates_args=())
+def backward_op(g: Tensor, W: Tensor, K: Tensor, s: Tensor, method: str) -> Tensor:
+    """:func:`root_gradient` for tracers."""
+    return root_gradient(g, W, K, s, decoded(method))
+
+
+@forward_op.register_fake
+def _(
+    X: Tensor, method: str, dtype: torch.dtype, kept: torch.dtype, output: str, save: bool
+) -> tuple[Tensor, ...]:
+    return allocate(X, dtype, kept, output, save)
+
+
+@backward_op.register_fake
+def _(g: Tensor, W: Tensor, K: Tensor, s: Tensor, method: str) -> Tensor:
+    return g.new_empty(W.shape[0], W.shape[1], K.shape[2])
+
+
+def check_traceable(method: SpectralRoot) -> None:
+    """Raise if ``torch.compile`` or ``torch.export`` is at work and cannot take this method."""
+    if torch.compiler.is_compiling():
+        encoded(method)

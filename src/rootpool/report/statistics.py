@@ -1,0 +1,325 @@
+r"""Paired comparisons over seeds: how large a difference is, and how sure we can be of it.
+
+Two runs with the same seed share data order and initial weights, so their difference varies less than
+either value does. Over n seeds with differences :math:`d_i`, Student's t gives
+
+.. math:: \bar d \pm t_{n-1}\, s_d / \sqrt n .
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+from typing import Any, Literal, TypeAlias
+
+from scipy import stats
+
+__all__ = [
+    "Comparison",
+    "PairedDifference",
+    "compare",
+    "describe",
+    "detectable_difference",
+    "holm",
+    "paired_difference",
+    "pooled_difference",
+    "seeds_needed",
+    "show_p",
+    "tally",
+    "tone",
+    "verdict",
+]
+
+
+@dataclass(frozen=True)
+class PairedDifference:
+    """Mean of ``a - b`` with its confidence interval and two-sided p-value.
+
+    Interval and p-value are None where the differences have no spread: one pair, or all of them equal.
+    """
+
+    mean: float
+    low: float | None
+    high: float | None
+    p_value: float | None
+    n: int
+    confidence: float = 0.95
+
+    @property
+    def clear(self) -> bool:
+        """Whether the interval does not contain zero."""
+        return self.p_value is not None and self.p_value < 1 - self.confidence
+
+    @property
+    def spread(self) -> float | None:
+        """Standard deviation of the differences of pairs; None where there is no interval."""
+        if self.low is None or self.high is None:
+            return None
+        return (
+            (self.high - self.low) / 2 / student_factor(self.n, self.confidence) * math.sqrt(self.n)
+        )
+
+
+def paired_difference(
+    a: Iterable[float], b: Iterable[float], confidence: float = 0.95
+) -> PairedDifference:
+    """Mean of ``a - b`` by Student's t for paired values.
+
+    Differences that are equal up to rounding count as equal. Student's t would call them certain, but they
+    only mean that there are few seeds or coarse values (errors are whole numbers of images).
+
+    >>> d = paired_difference([3.0, 2.0, 4.0], [1.0, 1.0, 1.0])
+    >>> f"{d.mean:.1f}, {d.low:.2f} to {d.high:.2f}, p = {d.p_value:.3f}"
+    '2.0, -0.48 to 4.48, p = 0.074'
+    """
+    a, b = list(a), list(b)
+    if len(a) != len(b) or not a:
+        raise ValueError(
+            f"pairs need the same number of values on both sides, got {len(a)} and {len(b)}"
+        )
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence must be between 0 and 1, got {confidence}")
+    bad = [value for value in a + b if not math.isfinite(value)]
+    if bad:
+        raise ValueError(
+            f"got {bad[0]} among the values; leave out the seeds that failed and report how many"
+        )
+    n = len(a)
+    rounding = 8 * math.ulp(max(map(abs, a + b)))
+    differences = [x - y for x, y in zip(a, b, strict=True)]
+    mean = fmean(differences)
+    mean = 0.0 if abs(mean) <= rounding else mean
+    if n == 1 or stdev(differences) / math.sqrt(n) <= rounding:
+        return PairedDifference(mean, None, None, None, n, confidence)
+    test = stats.ttest_rel(a, b)
+    low, high = map(float, test.confidence_interval(confidence))
+    return PairedDifference(mean, low, high, float(test.pvalue), n, confidence)
+
+
+def pooled_difference(differences: Sequence[PairedDifference]) -> PairedDifference | None:
+    """The mean over the pairs of several studies, which may differ in spread; None without intervals.
+
+    Student's t with the degrees of freedom of Welch and Satterthwaite. Studies are not weighed by their
+    precision: weights that are estimated from few pairs make the interval too narrow. A study without an
+    interval of its own is left out.
+
+    >>> one, other = (PairedDifference(m, m - 1, m + 1, 0.5, 10) for m in (1.0, 3.0))
+    >>> pooled = pooled_difference([one, other])
+    >>> f"{pooled.mean:.2f} ± {pooled.high - pooled.mean:.2f}, {pooled.n} pairs"
+    '2.00 ± 0.66, 20 pairs'
+    """
+    known = [(d.mean, d.spread, d.n) for d in differences if d.spread]
+    total = sum(n for *_, n in known)
+    if not known:
+        return None
+    mean = sum(n * mean for mean, _, n in known) / total
+    parts = [(n * spread**2 / total**2, n) for _, spread, n in known]
+    variance = sum(part for part, _ in parts)
+    student = stats.t(variance**2 / sum(part**2 / (n - 1) for part, n in parts))
+    reach = float(student.ppf(0.975)) * math.sqrt(variance)
+    p_value = 2 * float(student.sf(abs(mean) / math.sqrt(variance)))
+    return PairedDifference(mean, mean - reach, mean + reach, p_value, total)
+
+
+def detectable_difference(spread: float, n: int, power: float = 0.8) -> float:
+    """The smallest difference that n pairs tell from zero with this power, at 95 % confidence.
+
+    Args:
+        spread: standard deviation of the differences of pairs.
+        n: number of pairs, at least two.
+        power: probability to find a difference of this size clear.
+
+    >>> f"{detectable_difference(0.5, 24):.2f}"
+    '0.30'
+    """
+    return (student_factor(n) + float(stats.t(n - 1).ppf(power))) * spread / math.sqrt(n)
+
+
+def student_factor(n: int, confidence: float = 0.95) -> float:
+    """Half the width of a confidence interval over n pairs, in standard errors."""
+    return float(stats.t(n - 1).ppf((1 + confidence) / 2))
+
+
+def seeds_needed(spread: float, difference: float, power: float = 0.8) -> int:
+    """The number of pairs that tell a difference of this size from zero; see above.
+
+    >>> seeds_needed(0.5, 0.3)
+    24
+    """
+    n = 2
+    while detectable_difference(spread, n, power) > difference:
+        n += 1
+    return n
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """P-values corrected for several comparisons, so that a false alarm among all of them stays rare.
+
+    Holm's step-down method: the k-th smallest of m is multiplied by m - k + 1, and no corrected
+    value is smaller than the one before it.
+
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    """
+    if not all(0 <= p <= 1 for p in p_values):
+        raise ValueError(f"p-values must be between 0 and 1, got {list(p_values)}")
+    corrected = [0.0] * len(p_values)
+    highest = 0.0
+    for rank, i in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[i]))
+        corrected[i] = highest
+    return corrected
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A run against a baseline, with the p-value corrected for all comparisons made together."""
+
+    run: str
+    baseline: str
+    difference: PairedDifference
+    corrected_p: float | None
+    comparisons: int
+
+    @property
+    def clear(self) -> bool:
+        """Whether the difference is significant after the correction."""
+        return self.corrected_p is not None and self.corrected_p < 1 - self.difference.confidence
+
+    def record(self) -> dict[str, Any]:
+        """A row for ``plots.paired_differences``, a table or a file."""
+        d = self.difference
+        return {
+            "label": f"{self.run} − {self.baseline}",
+            "run": self.run,
+            "baseline": self.baseline,
+            "mean": d.mean,
+            "low": d.low,
+            "high": d.high,
+            "p_value": d.p_value,
+            "corrected_p": self.corrected_p,
+            "clear": self.clear,
+            "n": d.n,
+        }
+
+
+Result: TypeAlias = PairedDifference | Comparison
+Better: TypeAlias = Literal["lower", "higher"]
+
+
+def compare(
+    records: Iterable[Mapping[str, Any]],
+    pairs: Sequence[tuple[str, str]],
+    value: str = "val_error",
+) -> list[Comparison]:
+    """Paired differences ``run - baseline`` over the seeds that both have, with Holm's correction.
+
+    Args:
+        records: one mapping per run and seed, with ``run``, ``seed`` and the value.
+        pairs: names of a run and of its baseline.
+        value: which number to compare. Its intervals (95 %) are not corrected.
+    """
+    by_run: dict[str, dict[Any, float]] = defaultdict(dict)
+    for record in records:
+        run, seed = record["run"], record["seed"]
+        if seed in by_run[run]:
+            raise ValueError(
+                f"two records of {run!r} with seed {seed}; give only the last epoch of each"
+            )
+        by_run[run][seed] = record[value]
+    unknown = sorted({name for pair in pairs for name in pair} - set(by_run))
+    if unknown:
+        raise ValueError(f"no records of {', '.join(unknown)}; there are {', '.join(by_run)}")
+    found = []
+    for run, baseline in pairs:
+        seeds = [seed for seed in by_run[run] if seed in by_run[baseline]]
+        if not seeds:
+            raise ValueError(f"{run!r} and {baseline!r} have no seed in common")
+        a, b = ([by_run[name][seed] for seed in seeds] for name in (run, baseline))
+        found.append(paired_difference(a, b))
+    tested = [d.p_value for d in found if d.p_value is not None]
+    corrected = iter(holm(tested))
+    return [
+        Comparison(run, base, d, None if d.p_value is None else next(corrected), len(tested))
+        for (run, base), d in zip(pairs, found, strict=True)
+    ]
+
+
+def describe(result: Result, better: Better = "lower") -> str:
+    """The result of a comparison in one sentence.
+
+    >>> describe(paired_difference([11.0, 12.1, 10.9], [13.0, 14.0, 13.1]))
+    'better by 2.03 ± 0.38 points (95 % interval, 3 seeds, p = 0.0019)'
+    >>> describe(paired_difference([11.0], [13.0]))
+    'better by 2.00 points in the only seed; without any spread it cannot be told from noise'
+    """
+    d = _difference(result)
+    side, size = _side(d, better), f"{abs(d.mean):.2f}"
+    if d.low is None or d.high is None:
+        what = f"{side} by {size} points" if d.mean else side
+        where = "the only seed" if d.n == 1 else f"each of {d.n} seeds"
+        return f"{what} in {where}; without any spread it cannot be told from noise"
+    noise = "" if result.clear else "within noise: "
+    reach = f"{(d.high - d.low) / 2:.2f}"
+    basis = f"{100 * d.confidence:g} % interval, {d.n} seeds, {_significance(result)}"
+    return f"{noise}{side} by {size} ± {reach} points ({basis})"
+
+
+def verdict(result: Result, better: Better = "lower") -> str:
+    """A cell of a table: better, worse, equal, within noise, or spread not known."""
+    d = _difference(result)
+    if d.p_value is None:
+        return "spread not known"
+    return _side(d, better) if result.clear else "within noise"
+
+
+def tone(result: Result, better: Better = "lower") -> Literal["yes", "no", "unclear"]:
+    """The mark of a comparison on a page: clearly better, clearly worse, or neither.
+
+    >>> tone(paired_difference([11.0, 12.1, 10.9], [13.0, 14.0, 13.1]))
+    'yes'
+    """
+    if not result.clear:
+        return "unclear"
+    return "yes" if _side(_difference(result), better) == "better" else "no"
+
+
+def tally(results: Sequence[Result], better: Better = "lower") -> str:
+    """How many of some comparisons are clear.
+
+    >>> tally([paired_difference([11.0, 12.1, 10.9], [13.0, 14.0, 13.1])] * 2)
+    'clearly better in 2 of 2, clearly worse in 0'
+    """
+    found = Counter(tone(result, better) for result in results)
+    return f"clearly better in {found['yes']} of {len(results)}, clearly worse in {found['no']}"
+
+
+def show_p(p_value: float | None) -> str:
+    """A p-value as it is quoted after "p".
+
+    >>> show_p(0.0312), show_p(0.000049)
+    ('= 0.031', '< 0.001')
+    """
+    if p_value is None:
+        return "not known"
+    return "< 0.001" if p_value < 0.001 else f"= {p_value:.2g}"
+
+
+def _difference(result: Result) -> PairedDifference:
+    return result.difference if isinstance(result, Comparison) else result
+
+
+def _side(d: PairedDifference, better: Better) -> str:
+    if d.mean == 0:
+        return "equal"
+    return "better" if (d.mean < 0) == (better == "lower") else "worse"
+
+
+def _significance(result: Result) -> str:
+    if isinstance(result, PairedDifference):
+        return f"p {show_p(result.p_value)}"
+    after = f" after Holm's correction for {result.comparisons} comparisons"
+    return f"p {show_p(result.corrected_p)}" + after * (result.comparisons > 1)

@@ -1,0 +1,155 @@
+"""Nested dictionaries to nested dataclasses, by their type hints; errors name key, type and value."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import types
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from rootpool.suggest import unknown_name
+
+from .config import SettingsError
+
+__all__ = ["from_dictionary", "known_keys"]
+
+T = TypeVar("T")
+
+
+def from_dictionary(kind: type[T], config: Any) -> T:
+    """A dataclass from a dictionary whose keys are among its fields; the others have their defaults.
+
+    Numbers may be written as integers or, as YAML reads 1e-3, as text. Lists stand for tuples.
+
+    Raises:
+        SettingsError: for an unknown key, a missing one, or a value of a wrong type.
+    """
+    made: T = _nested(kind, config, "", kind)
+    return made
+
+
+def known_keys(kind: Any, prefix: str = "") -> Iterator[str]:
+    """The keys of a dataclass and of those within it, with dots."""
+    for name, hint in get_type_hints(kind).items():
+        within = [part for part in _parts(hint) if dataclasses.is_dataclass(part)]
+        if within:
+            yield from known_keys(within[0], f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}"
+
+
+def _nested(kind: Any, config: Any, key: str, root: Any) -> Any:
+    hints, inside = get_type_hints(kind), f"{key}." if key else ""
+    if not isinstance(config, Mapping):
+        example = next(known_keys(kind))
+        raise SettingsError(
+            f"{key or 'a configuration'} must be settings such as {inside}{example}=..., got {config!r}"
+        )
+    for name in config:
+        if name not in hints:
+            raise SettingsError(
+                unknown_name("key", f"{inside}{name}", known_keys(root), "rootpool train --show")
+            )
+    needed = [part.name for part in dataclasses.fields(kind) if _is_needed(part)]
+    missing = [f"{inside}{name}" for name in needed if name not in config]
+    if missing:
+        raise SettingsError(f"{key} needs {', '.join(missing)}")
+    values = {
+        name: _converted(hints[name], value, f"{inside}{name}", root)
+        for name, value in config.items()
+    }
+    return kind(**values)
+
+
+def _is_needed(part: dataclasses.Field[Any]) -> bool:
+    missing = dataclasses.MISSING
+    return part.default is missing and part.default_factory is missing
+
+
+class _TypeMismatchError(Exception):
+    """The value is not of the type."""
+
+
+def _converted(hint: Any, value: Any, key: str, root: Any) -> Any:
+    parts = _parts(hint)
+    if value is None and type(None) in parts:
+        return None
+    # As it is written, if that is possible: 1 is one batch, and 1.0 all of them.
+    for convert in (_exact, _number, _container):
+        for part in parts:
+            try:
+                return convert(part, value, key, root)
+            except _TypeMismatchError:
+                continue
+    raise SettingsError(f"{key} must be {_described(hint)}, got {value!r}")
+
+
+def _exact(hint: Any, value: Any, key: str, root: Any) -> Any:
+    if get_origin(hint) is Literal:
+        # True == 1, but it is another value.
+        if any(value == each and type(value) is type(each) for each in get_args(hint)):
+            return value
+    elif hint is Any or type(value) is hint:
+        return value
+    raise _TypeMismatchError
+
+
+def _number(hint: Any, value: Any, key: str, root: Any) -> Any:
+    if hint is float and isinstance(value, int | str) and not isinstance(value, bool):
+        try:
+            return float(value)
+        except (ValueError, OverflowError):
+            raise _TypeMismatchError from None
+    raise _TypeMismatchError
+
+
+def _container(hint: Any, value: Any, key: str, root: Any) -> Any:
+    kind, inside = get_origin(hint) or hint, get_args(hint)
+    if dataclasses.is_dataclass(hint):
+        return _nested(hint, value, key, root)
+    if kind is dict and isinstance(value, Mapping):
+        return copy.deepcopy(dict(value))
+    if kind in (list, tuple) and isinstance(value, list | tuple):
+        hints = inside if kind is tuple else inside * len(value)
+        if len(hints) == len(value):
+            try:
+                pairs = zip(hints, value, strict=True)
+                return kind(_converted(part, each, key, root) for part, each in pairs)
+            except SettingsError:
+                if any(dataclasses.is_dataclass(part) for part in hints):
+                    raise  # it names the key within
+    raise _TypeMismatchError
+
+
+def _parts(hint: Any) -> tuple[Any, ...]:
+    """The members of a union; other types are their own."""
+    return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+
+
+def _described(hint: Any) -> str:
+    """A type in words: its values where they can be counted."""
+    parts = _parts(hint)
+    words = [word for part in parts if get_origin(part) is Literal for word in get_args(part)]
+    listed = [", ".join(dict.fromkeys(map(str, words)))] if words else []
+    others = [_in_words(part) for part in parts if get_origin(part) is not Literal]
+    return " or ".join(dict.fromkeys([*listed, *others]))
+
+
+def _in_words(hint: Any) -> str:
+    kind = get_origin(hint) or hint
+    if kind is list:
+        return f"a list such as [{_EXAMPLES.get(get_args(hint)[0], '...')}]"
+    return _WORDS[kind]
+
+
+_WORDS = {
+    bool: "true or false",
+    dict: "settings such as {name: value}",
+    float: "a number",
+    int: "an integer",
+    str: "text",
+    tuple: "a pair such as [256, 256]",
+    type(None): "null",
+}
+_EXAMPLES = {int: "5, 10", float: "0.1, 0.2", str: "a, b"}

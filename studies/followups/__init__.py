@@ -1,0 +1,1 @@
+"""Claims published since the paper."""

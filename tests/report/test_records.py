@@ -1,0 +1,80 @@
+import json
+import math
+import os
+
+import pytest
+
+from rootpool.report.records import read_json, read_records, to_json, write_records
+
+RECORDS = [
+    {"step": 0, "pool": "head, first", "rank": 12.5, "ratio": math.inf},
+    {"step": 1, "pool": 'a "quoted"\nline', "rank": 1e-300, "ratio": -math.inf, "converged": True},
+    {"step": 2, "pool": "é", "rank": 0.1 + 0.2, "converged": False},
+]
+
+
+@pytest.mark.parametrize("name", ["records.csv", "records.json", "new/folder/records.csv"])
+def test_what_is_written_is_read(tmp_path, name):
+    write_records(RECORDS, tmp_path / name)
+    got = read_records(tmp_path / name)
+    assert got == RECORDS
+    assert [type(v) for v in got[1].values()] == [type(v) for v in RECORDS[1].values()]
+    assert os.listdir((tmp_path / name).parent) == ["records" + (tmp_path / name).suffix]
+
+
+@pytest.mark.parametrize("name", ["records.csv", "records.json"])
+def test_nan_and_nothing(tmp_path, name):
+    write_records([{"x": math.nan}], tmp_path / name)
+    assert math.isnan(read_records(tmp_path / name)[0]["x"])
+    write_records([], tmp_path / name)
+    assert read_records(tmp_path / name) == []
+
+
+def test_json_is_strict(tmp_path):
+    write_records([{"x": math.nan, "y": None}], tmp_path / "r.json")
+
+    def refuse(constant):
+        raise AssertionError(f"{constant} is not JSON")
+
+    text = (tmp_path / "r.json").read_text()
+    assert json.loads(text, parse_constant=refuse) == [{"x": "NaN", "y": None}]
+
+
+def test_none_is_absent_in_csv(tmp_path):
+    write_records([{"x": None, "y": 1}], tmp_path / "r.csv")
+    assert read_records(tmp_path / "r.csv") == [{"y": 1}]
+
+
+def test_unknown_format(tmp_path):
+    with pytest.raises(ValueError, match=r"records are in files .json or .csv, got 'r.xlsx'"):
+        write_records([], tmp_path / "r.xlsx")
+    with pytest.raises(ValueError, match=r"got 'r'"):
+        read_records(tmp_path / "r")
+
+
+DAMAGED = {"depth": "[" * 100_000, "cut": '[{"a": 1', "number": "3", "bytes": "\udcff\udcfe"}
+
+
+@pytest.mark.parametrize("text", DAMAGED.values(), ids=DAMAGED.keys())
+def test_files_that_hold_something_else(tmp_path, text):
+    path = tmp_path / "result.json"
+    path.write_text(text, errors="surrogateescape")
+    with pytest.raises(ValueError, match=r"result\.json does not contain records \("):
+        read_records(path)
+    with pytest.raises(ValueError, match=r"result\.json is corrupt .*; delete it and it will"):
+        read_json(path, "label")
+
+
+def test_results_keep_numbers_that_are_not_finite(tmp_path):
+    result = {"label": "x", "curves": [{"loss": math.inf}, {"loss": -math.inf}], "seconds": 1.5}
+    (tmp_path / "result.json").write_text(to_json(result))
+    assert read_json(tmp_path / "result.json", "label") == result
+    # As earlier versions wrote them.
+    (tmp_path / "result.json").write_text('{"loss": NaN}')
+    assert math.isnan(read_json(tmp_path / "result.json")["loss"])
+
+
+def test_a_result_without_its_parts(tmp_path):
+    (tmp_path / "result.json").write_text(to_json({"label": "x"}))
+    with pytest.raises(ValueError, match="it has no curves, seconds"):
+        read_json(tmp_path / "result.json", "curves", "label", "seconds")

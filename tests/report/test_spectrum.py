@@ -1,0 +1,128 @@
+"""Statistics of covariances against covariances written out and decomposed by numpy."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import matrices
+from rootpool.report.spectrum import STATISTICS, covariance_eigenvalues, spectrum_statistics
+
+EPS = np.finfo(np.float64).eps
+SHAPES = [(3, 6, 20), (3, 6, 7), (3, 6, 6), (3, 8, 4), (2, 5, 2), (1, 1, 9)]
+
+
+def by_numpy(X, eps=EPS):
+    """Singular values of the centred features, squared: another way to the same eigenvalues."""
+    rows = []
+    for x in X.double().numpy():
+        x = x.reshape(x.shape[0], -1)
+        s = np.linalg.svd((x - x.mean(1, keepdims=True)) / np.sqrt(x.shape[1]), compute_uv=False)
+        lam = np.zeros(x.shape[0])
+        lam[: len(s)] = s**2
+        lam[lam < 1e-13 * lam[0]] = 0
+        rows.append(lam)
+    condition = [max(lam[0], eps) / max(lam[-1], eps) for lam in rows]
+    return {
+        "condition_mean": np.mean(condition),
+        "condition_median": np.median(condition),
+        "lambda_1": np.mean([lam[0] for lam in rows]),
+        "lambda_min_kept": np.mean([lam[lam > 0].min() for lam in rows]),
+        "rank": np.mean([(lam > 0).sum() for lam in rows]),
+        "eigenvalue_ratio": np.mean(
+            [lam[0] / lam[1] if len(lam) > 1 and lam[1] > 0 else math.inf for lam in rows]
+        ),
+    }
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_statistics_against_numpy(shape, dtype):
+    X = matrices.random(*shape).to(dtype)
+    got, expected = spectrum_statistics(X), by_numpy(X)
+    assert tuple(got) == STATISTICS
+    assert got == pytest.approx(expected, rel=1e-9)
+
+
+def test_the_median_of_an_even_number_of_maps_is_between_the_middle_two():
+    X = matrices.random(4, 3, 10) * torch.tensor([1.0, 2, 3, 4])[:, None, None]
+    X[:, 0] *= torch.tensor([1.0, 10, 100, 1000])[:, None]
+    got, expected = spectrum_statistics(X), by_numpy(X)
+    assert got["condition_median"] == pytest.approx(expected["condition_median"])
+    assert got["condition_mean"] > 10 * got["condition_median"]
+
+
+def test_maps_and_flat_positions_are_the_same():
+    X = matrices.random(2, 5, 3, 4)
+    assert spectrum_statistics(X) == pytest.approx(spectrum_statistics(X.flatten(2)))
+
+
+def test_eps_is_what_eigenvalues_are_raised_to():
+    X = matrices.random(2, 8, 4)  # rank 3 of 8: the condition number is lambda_1 / eps only
+    for eps in (torch.finfo(torch.float64).eps, torch.finfo(torch.float32).eps, 0.5):
+        largest = covariance_eigenvalues(X)[:, 0].clamp_min(eps)
+        got = spectrum_statistics(X, eps=eps)["condition_mean"]
+        assert got == pytest.approx(float((largest / eps).mean()))
+
+
+@pytest.mark.parametrize(
+    "X",
+    [
+        torch.zeros(2, 3, 5),
+        torch.full((2, 3, 5), 0.1),
+        torch.randn(2, 3, 1),
+        torch.rand(1, 1, 3).expand(2, 3, 3) * 0,
+        torch.tensor([[[1e30]], [[1e-30]]]),
+    ],
+)
+def test_constant_maps_have_rank_zero_and_a_tie(X):
+    assert spectrum_statistics(X) == {
+        "condition_mean": 1.0,
+        "condition_median": 1.0,
+        "lambda_1": 0.0,
+        "lambda_min_kept": 0.0,
+        "rank": 0.0,
+        "eigenvalue_ratio": 1.0,
+    }
+
+
+def test_maps_of_rank_one_and_constant_maps_in_a_batch():
+    X = torch.zeros(2, 3, 4)
+    X[0, :, 0] = torch.tensor([1.0, 2.0, 3.0])
+    got = spectrum_statistics(X)
+    assert got["eigenvalue_ratio"] == math.inf
+    assert got["rank"] == 0.5
+    # 14 (1/4 - 1/16), of the only map that has one
+    assert got["lambda_min_kept"] == pytest.approx(14 * 3 / 16)
+    assert got["lambda_1"] == pytest.approx(got["lambda_min_kept"] / 2)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_broken_features_give_nan(value):
+    X = matrices.random(2, 3, 5)
+    X[1, 2, 3] = value
+    got = spectrum_statistics(X)
+    assert set(got) == set(STATISTICS)
+    assert all(math.isnan(v) for v in got.values())
+
+
+def test_no_gradient_and_no_autocast():
+    X = matrices.random(2, 4, 9).float().requires_grad_()
+    expected = covariance_eigenvalues(X)
+    assert not expected.requires_grad
+    with torch.autocast("cpu", torch.bfloat16):
+        torch.testing.assert_close(covariance_eigenvalues(X), expected)
+
+
+def test_an_empty_batch_has_eigenvalues_and_no_statistics():
+    assert covariance_eigenvalues(torch.zeros(0, 3, 5)).shape == (0, 3)
+    with pytest.raises(ValueError, match=r"needs at least one map, got \(0, 3, 5\)"):
+        spectrum_statistics(torch.zeros(0, 3, 5))
+
+
+def test_wrong_arguments():
+    with pytest.raises(ValueError, match=r"spectrum_statistics expects features \(B, C, H, W\)"):
+        spectrum_statistics(torch.zeros(3, 5))
+    with pytest.raises(ValueError, match="eps must be positive and finite, got 0"):
+        spectrum_statistics(torch.zeros(1, 3, 5), eps=0.0)

@@ -1,0 +1,241 @@
+"""Student's t against 50-digit arithmetic, Holm against the closed testing that it stands for."""
+
+import itertools
+import math
+import random
+from statistics import fmean
+
+import mpmath
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rootpool.report import comparison_table
+from rootpool.report.statistics import (
+    PairedDifference,
+    compare,
+    describe,
+    holm,
+    paired_difference,
+    pooled_difference,
+)
+
+A = [12.4, 11.9, 13.1, 12.2, 12.8]
+B = [13.0, 13.1, 13.2, 12.9, 14.1]
+
+
+def two_sided(t, degrees):
+    """P(|T| > t) by the incomplete beta function."""
+    with mpmath.workdps(50):
+        t, degrees = mpmath.mpf(t), mpmath.mpf(degrees)
+        x = degrees / (degrees + t**2)
+        return mpmath.betainc(degrees / 2, mpmath.mpf(1) / 2, 0, x, regularized=True)
+
+
+@pytest.mark.parametrize("confidence", [0.8, 0.95, 0.999])
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_interval_and_p_value(n, confidence):
+    result = paired_difference(A[:n], B[:n], confidence)
+    with mpmath.workdps(50):
+        d = [mpmath.mpf(a) - mpmath.mpf(b) for a, b in zip(A[:n], B[:n], strict=True)]
+        mean = mpmath.fsum(d) / n
+        error = mpmath.sqrt(mpmath.fsum((x - mean) ** 2 for x in d) / (n - 1) / n)
+        assert result.mean == pytest.approx(float(mean), rel=1e-12)
+        assert result.p_value == pytest.approx(float(two_sided(abs(mean) / error, n - 1)), rel=1e-9)
+        for end in (result.low, result.high):
+            outside = two_sided(abs(end - mean) / error, n - 1)
+            assert float(outside) == pytest.approx(1 - confidence, rel=1e-9)
+    assert result.low < result.mean < result.high
+    assert result.n == n
+    assert result.clear == (result.low > 0 or result.high < 0)
+
+
+def test_swapping_the_sides_turns_the_sign():
+    forth, back = paired_difference(A, B), paired_difference(B, A)
+    assert forth.mean == -back.mean
+    assert forth.p_value == pytest.approx(back.p_value)
+    assert forth.low == pytest.approx(-back.high)
+
+
+def test_pooled_differences_by_simulation():
+    """Studies of different precision, again and again: how often does the interval hold the truth?"""
+    draw = random.Random(0)
+    studies = ((12, 0.35), (12, 0.6), (5, 0.8))
+    held, errors = 0, []
+    for _ in range(400):
+        found = []
+        for n, spread in studies:
+            a = [0.2 + draw.gauss(0, spread) for _ in range(n)]
+            found.append(paired_difference(a, [0.0] * n))
+        pooled = pooled_difference(found)
+        held += pooled.low <= 0.2 <= pooled.high
+        errors.append((pooled.mean - 0.2) ** 2)
+    assert 0.93 <= held / 400 <= 0.97
+    assert fmean(errors) == pytest.approx(sum(n * s**2 for n, s in studies) / 29**2, rel=0.2)
+    assert pooled.n == 29
+    assert pooled_difference([PairedDifference(1.0, None, None, None, 1)]) is None
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "mean"),
+    [
+        ([3.0], [1.0], 2.0),
+        ([3.0, 4.0, 5.0], [1.0, 2.0, 3.0], 2.0),
+        # 0.1 is the difference each time, but not to the last bit
+        ([0.4, 0.3, 0.2, 1.2], [0.3, 0.2, 0.1, 1.1], 0.1),
+        ([0.1 + 0.2, 0.5], [0.3, 0.5], 0.0),
+    ],
+)
+def test_without_spread_there_is_no_interval(a, b, mean):
+    result = paired_difference(a, b)
+    assert result.mean == pytest.approx(mean, abs=1e-15)
+    assert (result.low, result.high, result.p_value) == (None, None, None)
+    assert not result.clear
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "confidence", "message"),
+    [
+        ([], [], 0.95, "the same number of values on both sides, got 0 and 0"),
+        ([1.0], [1.0, 2.0], 0.95, "got 1 and 2"),
+        ([1.0, 2.0], [1.0, 3.0], 95, "confidence must be between 0 and 1, got 95"),
+        ([1.0, math.nan], [1.0, 3.0], 0.95, "got nan among the values; leave out the seeds"),
+    ],
+)
+def test_bad_input_of_a_difference(a, b, confidence, message):
+    with pytest.raises(ValueError, match=message):
+        paired_difference(a, b, confidence)
+
+
+def closed_testing(p_values):
+    """Reject i if every set of hypotheses with i in it is rejected by Bonferroni."""
+    m = len(p_values)
+    sets = [s for k in range(1, m + 1) for s in itertools.combinations(range(m), k)]
+    of_set = {s: min(1.0, len(s) * min(p_values[i] for i in s)) for s in sets}
+    return [max(of_set[s] for s in sets if i in s) for i in range(m)]
+
+
+@given(st.lists(st.floats(0, 1), max_size=6))
+def test_holm_is_closed_testing(p_values):
+    assert holm(p_values) == pytest.approx(closed_testing(p_values))
+
+
+def test_holm_refuses_what_is_not_a_probability():
+    with pytest.raises(ValueError, match=r"p-values must be between 0 and 1, got \[0.2, nan\]"):
+        holm([0.2, math.nan])
+
+
+def records(**runs):
+    return [
+        {"run": run, "seed": seed, "val_error": value}
+        for run, values in runs.items()
+        for seed, value in enumerate(values)
+    ]
+
+
+def test_compare_pairs_by_seed_and_corrects():
+    rows = records(a=A, b=B, c=[a + x for a, x in zip(A, (0.3, -0.2, 0.1, -0.1, 0.0), strict=True)])
+    rows = sorted(rows, key=lambda row: -row["val_error"])  # the order of records means nothing
+    rows.append({"run": "a", "seed": 99, "val_error": 50.0})  # and this seed has no partner
+    first, second = compare(rows, [("a", "b"), ("c", "a")])
+    assert first.difference.mean == pytest.approx(paired_difference(A, B).mean)
+    assert first.difference.p_value == pytest.approx(paired_difference(A, B).p_value)
+    assert first.corrected_p == pytest.approx(2 * first.difference.p_value)
+    assert first.clear
+    assert not second.clear
+    assert first.record()["label"] == "a − b"
+    assert first.record()["low"] == first.difference.low
+    assert (first.record()["clear"], second.record()["clear"]) == (True, False)
+
+
+def test_one_seed_is_not_corrected_for():
+    lone, tested = compare(records(a=A, b=B, c=[1.0]), [("c", "a"), ("a", "b")])
+    assert lone.corrected_p is None
+    assert tested.comparisons == 1
+    assert tested.corrected_p == tested.difference.p_value
+
+
+@pytest.mark.parametrize(
+    ("rows", "pairs", "message"),
+    [
+        (records(a=A), [("a", "z")], "no records of z; there are a"),
+        (records(a=A) * 2, [("a", "a")], "two records of 'a' with seed 0"),
+        (
+            [{"run": "a", "seed": 0, "val_error": 1}, {"run": "b", "seed": 1, "val_error": 1}],
+            [("a", "b")],
+            "'a' and 'b' have no seed in common",
+        ),
+    ],
+)
+def test_bad_input_of_a_comparison(rows, pairs, message):
+    with pytest.raises(ValueError, match=message):
+        compare(rows, pairs)
+
+
+@pytest.mark.parametrize(
+    ("result", "better", "sentence"),
+    [
+        (
+            PairedDifference(-1.2, -1.65, -0.75, 0.004, 5),
+            "lower",
+            "better by 1.20 ± 0.45 points (95 % interval, 5 seeds, p = 0.004)",
+        ),
+        (
+            PairedDifference(-1.2, -1.65, -0.75, 0.004, 5),
+            "higher",
+            "worse by 1.20 ± 0.45 points (95 % interval, 5 seeds, p = 0.004)",
+        ),
+        (
+            PairedDifference(-1.2, -1.65, -0.75, 0.00004, 5),
+            "lower",
+            "better by 1.20 ± 0.45 points (95 % interval, 5 seeds, p < 0.001)",
+        ),
+        (
+            PairedDifference(0.2, -0.4, 0.8, 0.41, 5),
+            "lower",
+            "within noise: worse by 0.20 ± 0.60 points (95 % interval, 5 seeds, p = 0.41)",
+        ),
+        (
+            PairedDifference(-2.0, None, None, None, 1),
+            "lower",
+            "better by 2.00 points in the only seed; without any spread it cannot be told from noise",
+        ),
+        (
+            PairedDifference(0.0, None, None, None, 3),
+            "lower",
+            "equal in each of 3 seeds; without any spread it cannot be told from noise",
+        ),
+    ],
+)
+def test_sentences(result, better, sentence):
+    assert describe(result, better) == sentence
+
+
+def test_a_sentence_after_correction_says_so():
+    shifted = [a + 0.9 for a in A]
+    weak = [x + e for x, e in zip(shifted, (0.9, -0.9, 0.8, -0.4, 0.2), strict=True)]
+    alone = paired_difference(weak, A)
+    pairs = [("weak", "a"), ("b", "a"), ("b", "weak")]
+    together = compare(records(a=A, b=B, weak=weak), pairs)[0]
+    assert alone.clear != together.clear, "this example is significant only alone"
+    assert describe(alone).startswith("worse by 1.02")
+    assert describe(together).startswith("within noise: worse by 1.02")
+    assert "after Holm's correction for 3 comparisons)" in describe(together)
+
+
+def test_a_table_of_comparisons():
+    noisy = [a + e for a, e in zip(A, (0.3, -0.2, 0.1, -0.1, 0.0), strict=True)]
+    rows = records(a=A, c=noisy, far=[x + 3 for x in noisy], one=[1.0])
+    pairs = [("a", "far"), ("far", "a"), ("c", "a"), ("one", "a")]
+    table = comparison_table(compare(rows, pairs), caption="x")
+    assert table.headers[3] == "p, corrected for 3"
+    first = table.rows[0][2]
+    assert first.value + first.spread == pytest.approx(compare(rows, pairs)[0].difference.high)
+    cells = [[number.text.replace("\xa0", " "), *rest] for _, _, number, *rest in table.rows]
+    assert cells == [
+        ["−3.02 ± 0.24", "< 0.001", 5, "better"],
+        ["+3.02 ± 0.24", "< 0.001", 5, "worse"],
+        ["+0.02 ± 0.24", "0.83", 5, "within noise"],
+        ["−11.40", "not known", 1, "spread not known"],
+    ]
+    assert comparison_table([]).headers[3] == "p"

@@ -1,0 +1,132 @@
+"""Few-shot classification: what is computed from inner products against what is computed from vectors."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import minimize
+
+from studies.followups.episodes import (
+    Episodes,
+    _logits,
+    draw_episodes,
+    logistic_answers,
+    nearest_mean_answers,
+)
+
+LABELS = torch.arange(8).repeat(25)[torch.randperm(200, generator=torch.Generator().manual_seed(1))]
+
+
+def vectors(n=200, d=40, seed=0, spread=1.0):
+    generator = torch.Generator().manual_seed(seed)
+    means = torch.randn(8, d, generator=generator, dtype=torch.float64)
+    x = means[LABELS[:n]] + spread * torch.randn(n, d, generator=generator, dtype=torch.float64) + 3
+    return x / x.norm(dim=1, keepdim=True)
+
+
+@pytest.mark.parametrize("shots", [1, 5])
+def test_an_episode_has_no_image_twice_and_as_many_of_each_class(shots):
+    episodes = draw_episodes(LABELS, 50, shots=shots)
+    assert episodes.support.shape == (50, 5, shots)
+    assert episodes.queries.shape == (50, 5, 15)
+    for support, queries in zip(episodes.support, episodes.queries, strict=True):
+        images = torch.cat([support, queries], 1)
+        assert len(images.unique()) == images.numel()
+        assert all(len(LABELS[row].unique()) == 1 for row in images)
+        assert len(LABELS[images[:, 0]].unique()) == 5
+    again = draw_episodes(LABELS, 50, shots=shots)
+    assert torch.equal(again.queries, episodes.queries)
+    other = draw_episodes(LABELS, 50, shots=shots, seed=1)
+    assert not torch.equal(other.queries, episodes.queries)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (LABELS[LABELS < 4], "5 classes of 16 images each .* there are 4 classes"),
+        (torch.arange(8).repeat(10), "the smallest with 10 images"),
+        (torch.empty(0, dtype=torch.long), "there are 0 classes"),
+    ],
+)
+def test_too_few_images(labels, message):
+    with pytest.raises(ValueError, match=message):
+        draw_episodes(labels, 1, shots=1)
+
+
+@pytest.mark.parametrize("shots", [1, 3, 5])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_nearest_means_by_distances(shots, dtype):
+    x = vectors()
+    episodes = draw_episodes(LABELS, 20, shots=shots)
+    answers = nearest_mean_answers((x @ x.mT).to(dtype), episodes)
+    for e in range(len(episodes)):
+        means = x[episodes.support[e]].mean(1)
+        expected = torch.cdist(x[episodes.queries[e].flatten()], means).argmin(1)
+        assert (answers[e] == expected).double().mean() > (
+            0.999 if dtype == torch.float64 else 0.95
+        )
+
+
+def fitted(x, y, C):
+    """Multinomial logistic regression with free biases by a general minimiser, on the vectors themselves."""
+    ways, d = int(y.max()) + 1, x.shape[1]
+
+    def loss(parameters):
+        W, b = parameters[:-ways].reshape(ways, d), parameters[-ways:]
+        logits = x @ W.T + b
+        top = logits.max(1, keepdims=True)
+        p = np.exp(logits - top)
+        total = p.sum(1, keepdims=True)
+        value = C * (np.log(total) + top - logits[np.arange(len(y)), y][:, None]).sum()
+        excess = p / total
+        excess[np.arange(len(y)), y] -= 1
+        gradient = np.concatenate([(C * excess.T @ x + W).ravel(), C * excess.sum(0)])
+        return value + 0.5 * (W**2).sum(), gradient
+
+    start = np.zeros(ways * (d + 1))
+    found = minimize(
+        loss,
+        start,
+        jac=True,
+        method="L-BFGS-B",
+        options={"maxiter": 5000, "ftol": 1e-15, "gtol": 1e-9},
+    )
+    return found.x[:-ways].reshape(ways, d), found.x[-ways:]
+
+
+@pytest.mark.parametrize("shots", [1, 5])
+@pytest.mark.parametrize("C", [0.1, 1.0, 20.0])
+def test_logistic_regression_by_a_general_minimiser(shots, C):
+    x = vectors(d=12)
+    episodes = draw_episodes(LABELS, 3, shots=shots)
+    logits = _logits(x @ x.mT, episodes, C)
+    for e in range(len(episodes)):
+        support = x[episodes.support[e].flatten()].numpy()
+        y = np.repeat(np.arange(5), shots)
+        W, b = fitted(support, y, C)
+        expected = torch.from_numpy(x[episodes.queries[e].flatten()].numpy() @ W.T + b)
+        for z in (logits[e], expected):
+            z -= z.mean(1, keepdim=True)
+        assert torch.allclose(logits[e], expected, atol=2e-3 * float(expected.abs().max()))
+
+
+def test_vectors_that_are_equal_are_answered_at_random_but_finitely():
+    gram = torch.ones(200, 200)
+    episodes = draw_episodes(LABELS, 4, shots=5)
+    assert _logits(gram, episodes, 20.0).isfinite().all()
+    assert logistic_answers(gram, episodes, 20.0).shape == (4, 75)
+
+
+def test_far_apart_classes_are_always_right():
+    x = vectors(spread=1e-3)
+    episodes = draw_episodes(LABELS, 300, shots=1)  # more than one piece
+    for answers in (
+        nearest_mean_answers(x @ x.mT, episodes),
+        logistic_answers(x @ x.mT, episodes, 1.0),
+    ):
+        assert (episodes.correct(answers) == 75).all()
+
+
+def test_counting():
+    episodes = Episodes(torch.zeros(2, 2, 1), torch.zeros(2, 2, 3))
+    answers = torch.tensor([[0, 0, 0, 1, 1, 1], [1, 0, 0, 0, 1, 0]])
+    assert episodes.correct(answers).tolist() == [6, 3]

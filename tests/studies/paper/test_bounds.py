@@ -1,0 +1,73 @@
+"""Bounds by search against formulas, and against other spectra."""
+
+import math
+
+import pytest
+import torch
+
+from rootpool.linalg import Ordinary, Pade, PowerIteration, Taylor, Truncated
+from rootpool.nn import covariance_pool
+from studies.paper.bounds import bound_by_search, newton_bound_by_search, of_pairs
+
+EPS = {torch.float64: 2.0**-52, torch.float32: 2.0**-23}
+
+
+def tie(i, j, eps):
+    return (i, j) == (eps, eps)
+
+
+def neighbours(i, j, eps):
+    """One unit in the last place apart, which at eps is eps squared."""
+    return (i, j) == (eps * (1 + eps), eps)
+
+
+# For each rule the largest entry by formula, and the pair of eigenvalues that has it.
+BOUNDS = {
+    Ordinary(): (lambda eps: eps**-2, neighbours),
+    Truncated(1e10): (lambda eps: 1e10, lambda i, j, eps: i - j <= 1e-10),
+    Truncated(100.0): (lambda eps: 100.0, lambda i, j, eps: i - j <= 0.01),
+    PowerIteration(20): (lambda eps: 20 / eps, tie),
+    Taylor(9): (lambda eps: 10 / eps, tie),
+    Taylor(100): (lambda eps: 101 / eps, tie),
+    Pade(100): (lambda eps: eps**-2, neighbours),
+}
+
+
+@pytest.mark.parametrize("dtype", EPS)
+@pytest.mark.parametrize("rule", BOUNDS, ids=str)
+def test_search_and_formula_agree_on_the_size_and_the_pair(rule, dtype):
+    bound, reached = BOUNDS[rule]
+    searched, (smaller, larger) = bound_by_search(of_pairs(rule), dtype)
+    assert searched == pytest.approx(bound(EPS[dtype]), rel=1e-6)
+    assert reached(larger, smaller, EPS[dtype])
+
+
+@pytest.mark.parametrize("rule", [Taylor(5), Pade(5), Truncated(1e6), Ordinary()])
+def test_no_spectrum_exceeds_the_bound_of_the_search(rule):
+    best, (smaller, larger) = bound_by_search(of_pairs(rule))
+    pair = torch.tensor([smaller, larger], dtype=torch.float64)
+    assert float(rule(pair).abs().max()) == best
+    generator = torch.Generator().manual_seed(1)
+    for scale in (1e-16, 1e-8, 1.0):
+        lam = scale * torch.rand(200, 8, generator=generator, dtype=torch.float64)
+        lam = lam.clamp_min(EPS[torch.float64])
+        lam[:, 1] = lam[:, 0]
+        lam[:, 3] = lam[:, 2] * (1 + EPS[torch.float64])
+        assert float(rule(lam).abs().max()) <= best
+
+
+@pytest.mark.parametrize("iterations", [1, 2, 5, 10])
+def test_newton_schulz_has_its_steepest_slope_at_zero(iterations):
+    value, where = newton_bound_by_search(iterations)
+    assert value == pytest.approx(1.5**iterations)
+    assert where == (0, 0)
+
+
+def test_the_gradient_of_exact_stays_within_its_bound():
+    """A channel of tiny variance: coefficients up to 1, so no more than 2 S U comes back."""
+    X = torch.randn(1, 2, 50, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    X[:, 1] *= 1e-12
+    X.requires_grad_()
+    G = torch.ones(1, 2, 2).double()
+    (gradient,) = torch.autograd.grad(covariance_pool(X, output="matrix"), X, G)
+    assert float(gradient.norm()) * math.sqrt(50) <= 2 * float(G.norm())

@@ -1,0 +1,154 @@
+"""The paper's numbers: values and sums read from the paper by eye, and errors in broken files."""
+
+import math
+
+import pytest
+
+from rootpool.nn import METHODS, SVDNewton, SVDPade, SVDTaylor, SVDTopN, SVDTrunc
+from studies.paper.published import Cell, load_published, parse_published
+
+SOURCES = [
+    source
+    for kind in ("tables", "figures", "texts")
+    for source in getattr(load_published(), kind).values()
+]
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.entry)
+def test_every_source_says_what_it_claims_and_about_which_methods(source):
+    assert source.claim.endswith(".")
+    assert source.section
+    assert source.methods
+    assert {*source.methods, *source.trained} <= {*METHODS, "gap"}
+    for question in source.questions:
+        assert question.text.endswith(".")
+        assert question.text.rstrip(".") not in ("", source.claim)
+
+
+def test_methods_of_the_groups_exist():
+    for methods in load_published().groups.values():
+        assert set(methods) <= set(METHODS)
+
+
+def test_svd_pi_is_in_no_table_and_no_figure():
+    """The paper says that it did not converge, and prints no number of it."""
+    assert not [source.entry for source in SOURCES if "svd-pi" in source.trained]
+
+
+@pytest.mark.parametrize(
+    ("table", "row", "column", "value"),
+    [
+        ("condition-number", "MPN-COV", "Epoch 11", 5.36e13),
+        ("alexnet", "SVD-Newton", "standalone final top-5", 25.08),
+        ("alexnet", "MPN-COV", "hybrid best top-5", 23.24),
+        ("fgvc", "SVD-Trunc", "Cars best", 93.04),
+        ("fgvc", "SVD-TopN", "Dogs final", None),
+        ("speed", "SVD-Newton", "Total (s)", 3.41),
+        ("speed", "SVD-Pade", "Bottleneck", None),
+        ("approximation-error", "Taylor", "0.999", 904),
+        ("upper-bounds", "SVD-Pade", "Maximal Value", 6e36),
+        ("upper-bounds", "SVD", "Maximal Value", math.inf),
+        ("taylor-degrees", "200", "0.99", 13),
+        ("pade-degrees", "50", "0.999", 1e-12),
+        ("warm-up-epochs", "3 epochs", "best top-1", 47.54),
+    ],
+)
+def test_values_read_by_eye(table, row, column, value):
+    assert load_published().tables[table].cell(row, column).value == value
+
+
+@pytest.mark.parametrize(
+    ("table", "sums"),
+    [
+        ("alexnet", [339.91, 169.41, 335.38, 164.80, 334.44, 163.95]),
+        ("resnet", [271.29, 77.80, 270.25, 76.59]),
+        ("fgvc", [520.97, 522.60, 498.34, 504.22, 553.17, 555.65]),
+        ("speed", [0, 7.43, 2.91, 10.34]),
+        ("warm-up-epochs", [239.25, 117.90, 238.32, 116.75]),
+    ],
+)
+def test_columns_add_up_as_those_of_the_latex(table, sums):
+    """Sums taken from the LaTeX of the paper: a slip in any cell changes that of its column."""
+    columns = zip(*(row.cells for row in load_published().tables[table].rows), strict=True)
+    found = [math.fsum(cell.value or 0 for cell in column) for column in columns]
+    assert found == pytest.approx(sums, abs=1e-6)
+
+
+def test_rows_of_two_networks():
+    resnet = load_published().tables["resnet"]
+    assert resnet.cell("SVD-Pade", "hybrid top-5", "ResNet-101").value == 5.69
+    assert resnet.cell("SVD-Pade", "hybrid top-5", "ResNet-50").value == 6.44
+    with pytest.raises(KeyError, match="has 2 rows 'SVD-Pade', group None"):
+        resnet.cell("SVD-Pade", "hybrid top-5")
+    with pytest.raises(KeyError, match="asked for 'top-9'"):
+        resnet.cell("Vanilla ResNet-50", "top-9")
+
+
+def test_the_methods_have_the_papers_parameters():
+    value = {s.id: s.value for s in load_published().statements.values()}
+    assert SVDTopN().count == value["topn-count"]
+    assert SVDTrunc().bound == value["trunc-bound"]
+    assert SVDNewton().iterations == value["newton-iterations"]
+    assert SVDTaylor().degree == SVDPade().degree == value["degree"]
+
+
+def test_numbers_as_printed():
+    assert Cell.number("22.60") == Cell("22.60", 22.6)
+    units = {"22.60": 0.01, "36": 1.0, "9e-19": 1e-19, "3.41e14": 1e12, "5": 1.0}
+    for text, unit in units.items():
+        assert Cell.number(text).unit == pytest.approx(unit)
+    assert Cell.number("/").unit is None
+    assert Cell.number("inf").unit is None
+    for text in ("abc", "", "nan", "1.2.3"):
+        with pytest.raises(ValueError, match="a cell holds a number, 'inf' or '/', got"):
+            Cell.number(text)
+
+
+# --------------------------------------------------------------------------------- broken files
+
+GOOD = """
+source: {title: t}
+groups: {svd: [mpn-cov]}
+tables:
+  a:
+    {number: 1, label: l, section: s, caption: c, claim: c., columns: [x, y], words: [y],
+     rows: [{name: r, method: exact, cells: [1.0, w]}]}
+figures:
+  f:
+    {number: 1, label: l, section: s, methods: [mpn-cov], claim: c.,
+     questions: [{text: q., first: {method: svd}, against: {method: gap}, judge: better}]}
+texts: {x: {section: s, methods: [exact], claim: c.}}
+statements: {s: {value: 1, section: s, text: t}}
+"""
+
+
+def test_a_small_file():
+    paper = parse_published(GOOD)
+    assert paper.tables["a"].cell("r", "x") == Cell("1.0", 1.0)
+    assert paper.tables["a"].cell("r", "y") == Cell("w", None)
+    assert paper.tables["a"].entry == "table:a"
+    assert paper.find("figure:f") is paper.figures["f"]
+    assert paper.find("text:x") is paper.texts["x"]
+    assert paper.find("table:gone") is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("cells: [1.0, w]", "cells: [1.0]", "row 'r': 1 cells for 2 columns"),
+        ("cells: [1.0, w]", "cells: [one, w]", "a cell holds a number.*got 'one'"),
+        ("judge: better", "judge: worse", "figure:f: judge is one of better, .*, got 'worse'"),
+        ("columns: [x, y]", "columns: [y, y]", "table:a: columns need different names"),
+        ("words: [y]", "words: [z]", "words and measures name columns"),
+        ("{number: 1, label: l, section: s, caption", "{number: 2, label: l, section: s, caption",
+         r"the tables must be numbered in order from 1, got \[2\]"),
+        ("caption: c, ", "", "table:a must have caption"),
+        ("rows: [", "rows: [{name: r, method: exact, cells: [1, w]}, ", "names of rows must differ"),
+        ("value: 1", "value: /", "statement s must have a number"),
+        ("source: {title: t}", "", "published.yaml must have"),
+    ],
+)  # fmt: skip
+def test_broken_files(old, new, message):
+    assert old in GOOD
+    with pytest.raises(ValueError, match=message):
+        parse_published(GOOD.replace(old, new))

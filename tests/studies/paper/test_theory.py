@@ -1,0 +1,188 @@
+"""The statements hold, and what they rest on is what independent arithmetic says."""
+
+import math
+
+import mpmath
+import pytest
+import torch
+
+import matrices
+import oracles
+from rootpool.nn import covariance_pool
+from rootpool.nn.published import pade_coefficients
+from studies.paper.theory import THEORY
+from studies.paper.theory.exact_gradient import (
+    exact_gradient,
+    feature_gradient,
+    feature_maps,
+    root_gradient_in_50_digits,
+)
+from studies.paper.theory.pade import pade_coefficients_by_digits
+from studies.paper.theory.power_iteration import power_iteration_is_taylor, power_iteration_rate
+from studies.paper.theory.statement import relative_error
+from studies.paper.theory.ties import REFERENCE_KERNELS, reference_gradient, ties
+
+
+@pytest.fixture(scope="module")
+def results():
+    return {statement.entry: statement.result() for statement in THEORY}
+
+
+@pytest.mark.parametrize("statement", THEORY, ids=lambda statement: statement.id)
+def test_every_statement_holds_and_has_a_picture(statement, results, tmp_path):
+    result = results[statement.entry]
+    assert result.records
+    assert result.verdict == "supported", result.reason
+    for text in (statement.text, result.claim, result.reason, statement.caption):
+        assert text.endswith(".")
+    figure = statement.figure(result)
+    assert figure.get_supxlabel()
+    assert all(axis.lines for axis in figure.axes)
+    assert figure.legends
+    figure.savefig(tmp_path / "picture.png", dpi=50)  # a missing glyph warns, which is an error
+
+
+def test_results_that_are_not_numbers_are_drawn_as_crosses(results):
+    (statement,) = (s for s in THEORY if s.id == "ties")
+    result = results[statement.entry]
+    missing = [r for r in result.records if not math.isfinite(r.get("reference_error", 0))]
+    texts = [t.get_text() for axis in statement.figure(result).axes for t in axis.texts]
+    assert texts == ["none"] * len(missing)
+    assert missing
+
+
+# ------------------------------------------------------------------------------------------- Pade
+
+
+def test_coefficients_by_precision():
+    """p_1 at 15, 20, 30 and 50 digits, as found by others with the published code."""
+    result = pade_coefficients_by_digits()
+    assert [round(r["p_1"], 2) for r in result.records] == [1.21, 1.06, 2.04, 0.38]
+    for record in result.records:  # p = r and q = r (1 - x) for some r with r_0 = 1
+        assert record["p_1"] - record["q_1"] == pytest.approx(1, abs=1e-6)
+    assert any(v < 0 for v in (r["value_at_1"] for r in result.records))
+
+
+def test_coefficients_solve_the_equations():
+    """Q times the geometric series is P, whatever the coefficients are."""
+    p, q = pade_coefficients(100, 30)
+    assert len(p) == len(q) == 51
+    for k, coefficient in enumerate(p):
+        assert coefficient == pytest.approx(math.fsum(q[: k + 1]), abs=1e-9)
+
+
+def test_sometimes_the_solver_notices():
+    with pytest.raises(ZeroDivisionError, match="singular"):
+        pade_coefficients(20, 30)
+
+
+# -------------------------------------------------------------------------------- power iteration
+
+
+def test_rate_of_power_iteration_in_exact_terms():
+    """With an equal share of every eigenvector the error is the root of a sum of powers."""
+    result = power_iteration_rate((0.5, 1.0), 20)
+    for record in result.records:
+        lam = torch.linspace(record["ratio"], 0, 7, dtype=torch.float64)
+        expected = float((lam ** (2 * record["iteration"])).sum().sqrt())
+        assert record["error"] == pytest.approx(expected, rel=1e-5)
+        assert record["predicted"] == record["ratio"] ** record["iteration"]
+
+
+def test_power_iteration_that_converges_slower_than_it_should_is_noticed(monkeypatch):
+    from studies.paper.theory import power_iteration as module
+
+    monkeypatch.setattr(
+        module,
+        "_errors_of_power_iteration",
+        lambda ratio, n: [0.95**k for k in range(n + 1)],
+    )
+    assert not power_iteration_rate().holds
+
+
+def test_power_iteration_is_not_the_series_with_another_number_of_terms(monkeypatch):
+    from studies.paper.theory import power_iteration as module
+
+    original = module._difference
+    assert original(torch.tensor([4.0, 3.9, 1.0]).double(), 0, 5) < 1e-14
+    records = power_iteration_is_taylor((5,)).records
+    assert [r["eigenvector"] for r in records] == [1, 2, 3]
+    monkeypatch.setattr(module, "_difference", lambda *_: 0.1)
+    assert not power_iteration_is_taylor((5,)).holds
+
+
+# ------------------------------------------------------------------------------------------- ties
+
+
+def test_the_reference_is_the_gradient_where_eigenvalues_are_separated():
+    """Finite differences of the root of the covariance."""
+    X, G = matrices.random(4, 30), matrices.random(4, 4, seed=1)
+
+    def loss(X):
+        A = X - X.mean(1, keepdim=True)
+        lam, U = torch.linalg.eigh(A @ A.mT / 30)
+        return ((U * lam.sqrt()) @ U.mT * G).sum()
+
+    direction = matrices.random(4, 30, seed=2)
+    numeric = float(oracles.central_difference(loss, X, direction))
+    for name, (_, kernel) in REFERENCE_KERNELS.items():
+        gradient = reference_gradient(X, G, kernel)
+        tolerance = 0.05 if name == "SVD-Taylor" else 1e-7
+        assert float((gradient * direction).sum()) == pytest.approx(numeric, rel=tolerance), name
+
+
+@pytest.mark.parametrize("shape", [(4, 9), (4, 4), (6, 3)])
+def test_the_exact_feature_gradient_by_finite_differences(shape):
+    X, G = matrices.random(*shape), matrices.random(shape[0], shape[0], seed=1)
+
+    def loss(X):
+        A = (X - X.mean(1, keepdim=True)) / math.sqrt(shape[1])
+        U, s, _ = torch.linalg.svd(A, full_matrices=False)
+        return ((U * s) @ U.mT * G).sum()
+
+    gradient, largest = feature_gradient(X, G)
+    direction = matrices.random(*shape, seed=2)
+    numeric = float(oracles.central_difference(loss, X, direction))
+    assert float((gradient * direction).sum()) == pytest.approx(numeric, rel=1e-6)
+    assert 0.5 <= largest <= 1
+
+
+def test_ties_name_all_kinds():
+    result = ties()
+    assert {r["spectrum"] for r in result.records} == set(feature_maps())
+    for record in result.records:
+        if record["spectrum"] == "equal" and record["method"] != "exact":
+            assert not record["reference_error"] < 0.1
+            assert record["our_error"] < 1e-14
+    assert "there is no gradient by SVD" in result.reason
+    assert "SVD-Trunc and SVD-Taylor are wrong even in our form" in result.reason
+
+
+def test_exact_ties_are_those_of_the_layer():
+    """The eigenvalues are equal to the bit, and the gradient through the layer is finite."""
+    X = feature_maps()["equal"]
+    P = X @ X.mT / 8
+    assert torch.equal(P, torch.diag(torch.tensor([4.0, 4, 4, 1, 1, 1, 1]).double()))
+    leaf = X[None].clone().requires_grad_()
+    covariance_pool(leaf).sum().backward()
+    assert leaf.grad.isfinite().all()
+
+
+# --------------------------------------------------------------------------------- exact gradient
+
+
+def test_fifty_digits_against_the_block_matrix():
+    """Another oracle: f([[A, E], [0, A]]) holds the derivative, which is self-adjoint."""
+    A, G = matrices.random_definite(3, 3), matrices.random_symmetric(3, 3, seed=1)
+    _, expected = oracles.value_and_derivative("sqrt", A, G)
+    assert relative_error(root_gradient_in_50_digits(A, G), expected) < 1e-15
+    assert mpmath.mp.dps == 50  # as the oracles set it; the statement leaves it alone
+
+
+def test_exact_gradient_covers_gaps_and_precisions():
+    result = exact_gradient((0, -6))
+    assert {(r["gap"], r["dtype"]) for r in result.records} == {
+        (gap, dtype) for gap in (1.0, 1e-6, 0.0) for dtype in ("float64", "float32")
+    }
+    ours = [r["error"] for r in result.records if r["way"] == "rootpool.linalg.sqrtm"]
+    assert all(math.isfinite(error) for error in ours)
