@@ -55,13 +55,13 @@ lint: $(VENV)/.ready  ## style, format, types, layers
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports --no-logo
 
-torture: $(VENV)/.ready  ## hostile matrices, feature maps and kills; writes docs/reliability.md (quarter of an hour)
+torture: $(VENV)/.ready  ## hostile matrices, feature maps and kills; writes docs/appendix/reliability.md (quarter of an hour)
 	PYTHONPATH=tests $(PY) -m torture --record runs/torture.json
 	PYTHONPATH=tests $(PY) tests/kills.py --kills 20 --output runs/kills.json
 	$(PY) benchmarks/bits.py --output runs/bits.json
 	$(PY) benchmarks/waits.py --output runs/waits.json
 	@set -e; for name in torture kills bits waits; do \
-		$(PY) scripts/record_reliability.py runs/$$name.json docs/reliability.md; done
+		$(PY) scripts/record_reliability.py runs/$$name.json docs/appendix/reliability.md; done
 
 docs: $(VENV)/.ready  ## build the documentation into site/, strictly, and check its links
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet --strict
@@ -76,25 +76,25 @@ bench: $(VENV)/.ready-bench  ## run the benchmarks and write benchmarks/results 
 	@set -e; for name in $(BENCHMARKS); do \
 		echo "== $$name"; $(PY) benchmarks/$$name.py | tee benchmarks/results/$$name.md; done
 	$(PY) benchmarks/pooling.py --methods | tee benchmarks/results/methods.md
-	$(PY) benchmarks/iterations.py --page docs/iterations.md
+	$(PY) benchmarks/iterations.py --page docs/appendix/iterations.md
 	$(PY) benchmarks/pooling.py --plot benchmarks/results/pooling.png
 
 # All pages share their trainings, and go on where they were stopped.
 record: $(VENV)/.ready  ## train what the pages of the documentation rest on, and write them (SEEDS=20: hours)
-	rm -rf docs/paper-pictures docs/paper-norm-pictures docs/why-pictures docs/demo-pictures
-	$(PY) -m studies paper --markdown docs/paper.md --record $(VERDICTS) $(SHARED)
-	$(PY) -m studies paper --recipes patches-norm --output runs/paper-norm --markdown docs/paper-norm.md --record $(VERDICTS) $(SHARED)
-	$(PY) -m studies approximation --markdown docs/why.md $(SHARED)
-	$(VENV)/bin/rootpool demo --markdown docs/demo.md $(SHARED)
-	$(PY) scripts/readme_tables.py
+	rm -rf docs/appendix/paper-pictures docs/appendix/paper-norm-pictures docs/appendix/why-pictures docs/appendix/demo-pictures
+	$(PY) -m studies paper --markdown docs/appendix/paper.md --record $(VERDICTS) $(SHARED)
+	$(PY) -m studies paper --recipes patches-norm --output runs/paper-norm --markdown docs/appendix/paper-norm.md --record $(VERDICTS) $(SHARED)
+	$(PY) -m studies approximation --markdown docs/appendix/why.md $(SHARED)
+	$(VENV)/bin/rootpool demo --markdown docs/appendix/demo.md $(SHARED)
+	$(PY) scripts/site_tables.py
 
 paper: $(VENV)/.ready  ## measure the paper's tables and figures and write runs/paper/index.html
 	$(PY) -m studies paper
 
-approximation: $(VENV)/.ready  ## why would an approximate root be better: the study behind docs/why.md (an hour)
+approximation: $(VENV)/.ready  ## why would an approximate root be better: the study behind docs/appendix/why.md (an hour)
 	$(PY) -m studies approximation
 
-followups: $(VENV)/.ready  ## the claims of papers published since: the study behind docs/field.md
+followups: $(VENV)/.ready  ## the claims of papers published since: the study behind docs/appendix/field.md
 	$(PY) -m studies followups
 
 birds: $(VENV)/.ready  ## heads on frozen features of 200 species of birds; DATA=CUB_200_2011

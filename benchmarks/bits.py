@@ -4,7 +4,7 @@ Nothing is timed. The bits of roots, eigenvectors, pooled features and their gra
 fresh processes, with each setting of MKL, because MKL reads its settings when it starts.
 
     python benchmarks/bits.py --output runs/bits.json
-    python scripts/record_reliability.py runs/bits.json docs/reliability.md
+    python scripts/record_reliability.py runs/bits.json docs/appendix/reliability.md
 """
 
 from __future__ import annotations

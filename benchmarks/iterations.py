@@ -1,6 +1,6 @@
 """The error of every known iteration for polar factors and inverse roots, at equal numbers of products.
 
-    python benchmarks/iterations.py --page docs/iterations.md
+    python benchmarks/iterations.py --page docs/appendix/iterations.md
 
 An iteration acts on each singular value (or eigenvalue) by itself, so without rounding its error is that of
 a scalar recursion: computed here in 50 digits. What rounding adds is measured on matrices with a known
@@ -213,7 +213,7 @@ def sections() -> Iterator[tuple[str, str]]:
 PAGE = """# Iterations compared
 
 The error of the known iterations for polar factors, roots and inverse roots, at equal numbers of
-matrix products. `python benchmarks/iterations.py --page docs/iterations.md` writes this page.
+matrix products. `python benchmarks/iterations.py --page docs/appendix/iterations.md` writes this page.
 
 An iteration acts on each singular value by itself. So its error without rounding is that of a
 scalar recursion, which the first three tables have in 50 digits, for spectra that fill the interval

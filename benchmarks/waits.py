@@ -5,7 +5,7 @@ the calling thread), and the operators that bring values to Python are counted, 
 torch.linalg.eigh and svd also wait to see whether they converged; that is not counted.
 
     python benchmarks/waits.py --output runs/waits.json
-    python scripts/record_reliability.py runs/waits.json docs/reliability.md
+    python scripts/record_reliability.py runs/waits.json docs/appendix/reliability.md
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Draw the contact sheet of photo-patches and write the table of its sources.
 
-python scripts/photo_patches.py           rewrites docs/photo-patches.md and its picture
+python scripts/photo_patches.py           rewrites docs/appendix/photo-patches.md and its picture
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torchvision.utils import make_grid
 from rootpool.train.data import PHOTOGRAPHS
 from rootpool.train.data.patches import draw_patches
 
-DOCS = Path(__file__).parents[1] / "docs"
+DOCS = Path(__file__).parents[1] / "docs" / "appendix"
 PAGE = DOCS / "photo-patches.md"
 
 
@@ -86,5 +86,4 @@ def _write(image: Image.Image, text: str) -> None:
 
 if __name__ == "__main__":
     PAGE.write_text(with_sources(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
-    (DOCS / "images").mkdir(exist_ok=True)
-    contact_sheet(DOCS / "images" / "photo-patches.png")
+    contact_sheet(DOCS / "photo-patches.png")

@@ -4,7 +4,7 @@
     PYTHONPATH=tests python tests/kills.py --output runs/kills.json
     python benchmarks/bits.py --output runs/bits.json
     python benchmarks/waits.py --output runs/waits.json
-    python scripts/record_reliability.py runs/torture.json docs/reliability.md
+    python scripts/record_reliability.py runs/torture.json docs/appendix/reliability.md
 
 Each record says itself what it is of.
 """

@@ -6,7 +6,11 @@ copied by hand. Files that pages show and that live outside ``docs`` are in ``OU
 
 ``<!-- names of rootpool.linalg: rules -->`` becomes the reference of what the package exports from its
 module ``rules``; without a module, of everything that it exports and that the page does not have yet.
-So what is added to an ``__all__`` is in the reference.
+So what is added to an ``__all__`` is in the reference. ``<!-- index of rootpool.linalg -->`` becomes a table
+of the same names with the first line of each docstring.
+
+Pages in ``docs/appendix`` are records that commands write. Each gets a title of its own, a line that says
+what it is, and is left out of the search. Pictures lose their paper, so that they fit both colour schemes.
 """
 
 from __future__ import annotations
@@ -19,23 +23,78 @@ from typing import Any
 
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[1]
-OUTSIDE = {"images/pooling.png": "benchmarks/results/pooling.png"}
+OUTSIDE = {"appendix/pooling.png": "benchmarks/results/pooling.png"}
 TABLE = re.compile(r"^<!-- table: ([^:\n]+?)(?:: (.+?))? -->$", re.MULTILINE)
 NAMES = re.compile(r"^<!-- names of ([\w.]+)(?:: (.+?))? -->$", re.MULTILINE)
+INDEX = re.compile(r"^<!-- index of ([\w.]+) -->$", re.MULTILINE)
+
+RECORDS = {
+    "paper": "Record: the paper, small network without batch norm",
+    "paper-norm": "Record: the paper, small network with batch norm",
+    "paper-birds": "Record: the paper, fine-tuned on birds",
+    "why": "Record: the approximate root taken apart",
+    "field": "Record: methods published since the paper",
+    "demo": "Record: the demo",
+    "birds": "Record: heads on frozen features of birds",
+    "birds-whole": "Record: a whole network fine-tuned on birds",
+    "theory": "Record: statements about the gradient, each computed",
+}
+BANNER = """!!! note "Appendix"
+
+    Full output of a command, kept for reference. [What it means](../results/{summary}.md) is shorter.
+"""
+VERDICTS = """
+    Its verdicts merge several questions into one mark and compare small networks with published results on
+    ImageNet. The summary separates the parts and says the scale of each.
+"""
+SUMMARIES = {"why": "approximation", "field": "followups", "demo": "paper", "theory": "paper"}
+SUMMARIES |= {"birds": "birds", "birds-whole": "birds"}
+JUDGED = ("paper", "paper-norm", "paper-birds", "why", "field", "demo")
+
+PAPER = re.compile(r'(id="(?:p-)?patch_1">\s*<path [^>]*style="fill: )[^";]+')
+# Colours of rootpool.report.plots, and what is as legible on a dark page: ink, grid, bars, methods.
+DARK = {"#1d2126": "#e4e7eb", "#5b6470": "#9ba5b1", "#e3e7eb": "#3a424b", "#c6cdd5": "#566069"}
+DARK |= {"#4a6fa5": "#7fa3d9", "#03a1a2": "#4fd8cf", "#2015be": "#6995fc", "#6e2b01": "#de7e5b"}
+DARK |= {"#b98a12": "#f3bf0c", "#79966b": "#c3dfae", "#506aa8": "#8f9ff0", "#583759": "#e3c0fd"}
+DARK |= {"#ba1743": "#ff6b8f", "#737373": "#a8a8a8", "#3f4650": "#d5dbe3"}
 
 
 def on_files(files: Files, config: Any, **_: Any) -> Files:
-    """Add the pictures that live elsewhere."""
+    """Add the pictures that live elsewhere, and take the paper from those that are ours."""
     for place, source in OUTSIDE.items():
         files.append(File.generated(config, place, abs_src_path=str(ROOT / source)))
+    for file in list(files):
+        if file.src_uri.endswith(".svg") and not file.src_uri.startswith("assets/"):
+            files.remove(file)
+            drawn = without_paper(file.content_string)
+            files.append(File.generated(config, file.src_uri, content=drawn))
     return files
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Put in the tables and the names."""
+def without_paper(svg: str) -> str:
+    """A picture without its background, whose ink is light where the page is dark."""
+    svg = PAPER.sub(r"\1none", svg, count=1)
+    if "prefers-color-scheme" in svg:
+        return svg
+    rules = "".join(
+        f"[style*='{kind}: {light}']{{{kind}:{dark}!important}}"
+        for light, dark in DARK.items()
+        for kind in ("fill", "stroke")
+    )
+    style = f"<style>@media (prefers-color-scheme:dark){{text{{fill:#e4e7eb}}{rules}}}</style>"
+    return re.sub(r"<svg[^>]*>", lambda tag: tag[0] + style, svg, count=1)
+
+
+def on_page_markdown(markdown: str, page: Page | None = None, **_: Any) -> str:
+    """Put in the tables and the names, and mark the records."""
+    if page is not None and page.file.src_uri.startswith("appendix/"):
+        page.meta["search"] = {"exclude": True}
+        markdown = record(markdown, Path(page.file.src_uri).stem)
     markdown = TABLE.sub(lambda match: table(match[1], match[2] or ""), markdown)
+    markdown = INDEX.sub(lambda match: index(match[1]), markdown)
     listed = set(re.findall(r"^::: (\S+)$", markdown, re.MULTILINE))
 
     def directives(match: re.Match[str]) -> str:
@@ -44,6 +103,37 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
         return "\n".join(f"::: {name}" for name in new)
 
     return NAMES.sub(directives, markdown)
+
+
+def record(markdown: str, name: str) -> str:
+    """A record with a title that no other page has, and a line that says what it is."""
+    # GitHub needs the backslash before a bar in a cell of code; Python-Markdown prints it.
+    markdown = re.sub(
+        r"(?<=\| )`[^`\n]*`(?= \|)", lambda code: code[0].replace("\\|", "|"), markdown
+    )
+    if name not in RECORDS:
+        return markdown
+    banner = BANNER.format(summary=SUMMARIES.get(name, "paper")) + VERDICTS * (name in JUDGED)
+    return re.sub(r"\A# .*\n", lambda _: f"# {RECORDS[name]}\n\n{banner}", markdown)
+
+
+def index(package: str) -> str:
+    """A table of what a package exports, with the first line of each docstring."""
+    folder = ROOT / "src" / Path(*package.split("."))
+    lines: dict[str, str] = {}
+    for file in folder.glob("*.py"):
+        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+            if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+                first = (ast.get_docstring(node) or "").partition("\n\n")[0]
+                lines[node.name] = " ".join(first.split())
+    rows = ["| | |", "|---|---|"]
+    for full in names(package, []):
+        name = full.rpartition(".")[2]
+        if name in lines:
+            text = re.sub(r":math:`([^`]+)`", r"\\(\1\\)", lines[name])
+            text = re.sub(r":\w+:`~?([\w.]+)`", r"`\1`", text).replace("|", "&#124;")
+            rows.append(f"| [`{name}`][{full}] | {text} |")
+    return "\n".join(rows)
 
 
 def names(package: str, modules: list[str]) -> list[str]:

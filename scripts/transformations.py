@@ -1,4 +1,4 @@
-"""Run every function under every transformation, and write the table into docs/transformations.md."""
+"""Run every function under every transformation, and write the table into docs/api/transformations.md."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def main() -> None:
             reasons.setdefault(f"{transformation}: {refusal.reason}", []).append(f"`{name}`")
     dashes = "\n".join(f"- {reason} ({', '.join(names)})" for reason, names in reasons.items())
     page = TEXT.format(table="\n".join(lines), dashes=dashes)
-    (ROOT / "docs" / "transformations.md").write_text(page, encoding="utf-8")
+    (ROOT / "docs" / "api" / "transformations.md").write_text(page, encoding="utf-8")
 
 
 if __name__ == "__main__":

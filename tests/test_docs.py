@@ -76,11 +76,11 @@ def test_studies_are_understood(page):
 
 
 def test_pictures_are_drawn():
-    tool = runpy.run_path(str(ROOT / "scripts" / "gradient_pictures.py"))
-    text = (DOCS / "gradients.md").read_text(encoding="utf-8")
+    tool = runpy.run_path(str(ROOT / "scripts" / "site_pictures.py"))
+    text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
     for picture, draw in tool["PICTURES"].items():
         assert draw().axes
-        assert f"(images/{picture}.svg)" in text
+        assert f"images/{picture}.svg)" in text
 
 
 @pytest.mark.slow

@@ -22,13 +22,13 @@ def test_code_runs(code):
         assert scope["A"].grad.isnan().all()
 
 
-TOOL = runpy.run_path(str(ROOT / "scripts" / "readme_tables.py"))
+TOOL = runpy.run_path(str(ROOT / "scripts" / "site_tables.py"))
 
 
 @pytest.mark.parametrize("page", TOOL["TABLES"], ids=lambda page: page.name)
 def test_tables_are_up_to_date(page):
     text = page.read_text(encoding="utf-8")
-    assert TOOL["with_tables"](page) == text, "run python scripts/readme_tables.py"
+    assert TOOL["with_tables"](page) == text, "run python scripts/site_tables.py"
     assert all(f"<!-- {name}: begin" in text for name in TOOL["TABLES"][page])
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "reliability.md"
+PAGE = ROOT / "docs" / "appendix" / "reliability.md"
 SCRIPT = runpy.run_path(str(ROOT / "scripts" / "record_reliability.py"))
 
 FINDING = {"case": "matrix/Hilbert/float32/37", "check": "sqrtm", "measure": "|QQ - A|"}

@@ -1,6 +1,7 @@
 """The site builds strictly, every link leads somewhere, and nothing is loaded from the network."""
 
 import importlib.util
+import json
 import runpy
 import subprocess
 import sys
@@ -27,8 +28,13 @@ def site(tmp_path_factory):
 @pytest.mark.slow
 def test_the_site(site):
     assert list(CHECK["problems"](site)) == []
-    included = {"tutorials/examples": "Kabsch alignment", "benchmarks": "spd_learn"}
-    included |= {"changelog": "Unreleased", "cite": "cff-version", "guides/methods": "within noise"}
+    included = {
+        "appendix/benchmarks": "spd_learn",
+        "results/speed": "positions",
+        "cite": "cff-version",
+    }
+    included |= {"changelog": "Unreleased", "api/nn": 'href="#rootpool.nn.CovariancePool"'}
+    included |= {"appendix/paper-norm": "Record: the paper, small network with batch norm"}
     for page, text in included.items():
         assert text in (site / f"{page}.html").read_text(encoding="utf-8")
     reference = (site / "api" / "linalg.html").read_text(encoding="utf-8")
@@ -36,6 +42,11 @@ def test_the_site(site):
     assert "<blockquote>" not in reference  # what >>> becomes by itself
     assert 'class="arithmatex"' in reference
     assert '#rootpool.linalg.matrix_function"' in reference
+    found = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))["docs"]
+    places = {entry["location"].partition("/")[0] for entry in found}
+    assert "cookbook" in places
+    assert "appendix" not in places
+    assert "\\|" not in (site / "appendix" / "reliability.html").read_text(encoding="utf-8")
 
 
 def broken(tmp_path, body):
@@ -76,6 +87,18 @@ def test_reference_has_what_a_package_exports():
     assert "::: rootpool.linalg.eigh.eigh" in first.splitlines()  # a function named as its module
     assert "::: rootpool.linalg.sqrtm" in rest.splitlines()
     assert "Taylor" not in rest
+
+
+def test_pictures_fit_both_colour_schemes():
+    hooks = runpy.run_path(str(ROOT / "scripts" / "site_hooks.py"))
+    drawn = hooks["without_paper"](
+        '<svg width="9"><g id="patch_1">\n<path d="M 0 0\nz\n" style="fill: #ffffff"/></g>'
+        '<path style="fill: none; stroke: #1d2126"/></svg>'
+    )
+    assert 'style="fill: none"' in drawn
+    assert "@media (prefers-color-scheme:dark)" in drawn
+    assert "[style*='stroke: #1d2126']{stroke:#e4e7eb!important}" in drawn
+    assert hooks["without_paper"](drawn) == drawn
 
 
 def test_docstrings_to_markdown():

@@ -1,7 +1,7 @@
 """Every function under every transformation: one table, which the tests run and the documentation shows.
 
-A row is a function of one tensor, its input, and what it refuses with the reason. ``docs/transformations.md``
-is written by ``python scripts/transformations.py``, which runs the same checks.
+A row is a function of one tensor, its input, and what it refuses with the reason. The script
+``scripts/transformations.py`` runs the same checks and writes ``docs/api/transformations.md``.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def test_a_layer_pools_with_it():
 
 
 def test_it_is_in_the_table_of_the_readme():
-    rows = runpy.run_path(str(ROOT / "scripts" / "readme_tables.py"))["methods"]()
+    rows = runpy.run_path(str(ROOT / "scripts" / "site_tables.py"))["methods"]()
     assert "`Shrinkage(share=0.1)`" in rows
     assert "with many channels and few positions" in rows
 

@@ -59,5 +59,5 @@ def test_its_name_is_a_choice_of_eigh():
 
 
 def test_it_is_in_the_table_of_the_readme():
-    rows = runpy.run_path(str(ROOT / "scripts" / "readme_tables.py"))["rules"]()
+    rows = runpy.run_path(str(ROOT / "scripts" / "site_tables.py"))["rules"]()
     assert "| `bounded` | `Bounded(ratio=1000000.0)` | 0 | when the scale" in rows

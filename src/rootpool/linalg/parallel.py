@@ -99,7 +99,7 @@ def count_pieces(batch: int, side: int, device: torch.device, effort: float = 1.
 
     Each matrix is worked on by one BLAS thread, so that its result does not depend on the number of
     threads (``torch.get_num_threads()``) or on the rest of the batch by more than rounding; the bits
-    may (see "Bits" in docs/reliability.md). A single matrix is left to the caller with all its BLAS
+    may (see "Bits" in docs/appendix/reliability.md). A single matrix is left to the caller with all its BLAS
     threads, for speed; with ``torch.use_deterministic_algorithms`` it gets one like the others.
     """
     workers = torch.get_num_threads()

@@ -8,12 +8,12 @@ from rootpool.train.data import PHOTOGRAPHS
 
 ROOT = Path(__file__).parents[3]
 TOOL = runpy.run_path(str(ROOT / "scripts" / "photo_patches.py"))
-PAGE = (ROOT / "docs" / "photo-patches.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "appendix" / "photo-patches.md").read_text(encoding="utf-8")
 
 
 def test_sheet_in_the_docs_is_that_of_the_code(tmp_path):
     TOOL["contact_sheet"](tmp_path / "sheet.png")
-    committed = ROOT / "docs" / "images" / "photo-patches.png"
+    committed = ROOT / "docs" / "appendix" / "photo-patches.png"
     ours, theirs = (
         np.asarray(Image.open(path), dtype=float) for path in (tmp_path / "sheet.png", committed)
     )

@@ -1,10 +1,11 @@
-"""Draw the pictures of docs/gradients.md.
+"""Draw the pictures of the documentation that no study draws.
 
-python scripts/gradient_pictures.py           writes docs/images/gradient-*.svg
+python scripts/site_pictures.py           writes docs/images/gradient-*.svg and docs/images/speed.svg
 """
 
 from __future__ import annotations
 
+import runpy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,16 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from rootpool.linalg import FUNCTIONS, Pade, Power, Taylor, Truncated
+from rootpool.linalg import FUNCTIONS, Pade, Power, Taylor, Truncated, sqrtm
+from rootpool.report.plots import speed_bars
 from rootpool.report.plots.drawing import WIDE, below, legend, logarithmic, styled
 from rootpool.report.plots.palette import MUTED, STYLES
 from rootpool.report.svg import standalone_svg
 
-IMAGES = Path(__file__).parents[1] / "docs" / "images"
+ROOT = Path(__file__).parents[1]
+IMAGES = ROOT / "docs" / "images"
+TABLES = runpy.run_path(str(ROOT / "scripts" / "site_tables.py"))
+SHAPE = "ResNet, 224 px (128, 256, 49)"
 OURS = STYLES["exact"].colour
 LOOKS = [STYLES[name] for name in ("exact", "svd-pade", "isqrt-cov", "svd-topn")]
 GAPS = [10 ** (-k / 4) for k in range(2, 60)]
@@ -37,16 +42,16 @@ def coefficients() -> Figure:
     x = 1 - torch.logspace(0, -4, 400, dtype=torch.float64)
     s = x.sqrt()
     lines = {
-        "kernel of the eigenvectors, 1 / (λ_i − λ_j)": 1 / (1 - x),
-        "of the root, 1 / (s_i + s_j)": 1 / (1 + s),
-        "of the root, to the features, s_j / (s_i + s_j)": s / (1 + s),
+        "kernel of the eigenvectors, 1 / (λᵢ − λⱼ)": 1 / (1 - x),
+        "of the root, 1 / (sᵢ + sⱼ)": 1 / (1 + s),
+        "of the root, to the features, sⱼ / (sᵢ + sⱼ)": s / (1 + s),
     }
     handles = {}
     for (name, values), look in zip(lines.items(), LOOKS[1::-1] + LOOKS[2:], strict=False):
         (handles[name],) = axes.plot(x, values, color=look.colour)
     axes.set(ylim=(0, 6), xlim=(0, 1.01))
-    axes.set_ylabel("coefficient, for λ_i = 1")
-    below(figure, "λ_j / λ_i")
+    axes.set_ylabel("coefficient, for λᵢ = 1")
+    below(figure, "λⱼ / λᵢ")
     legend(figure, handles, WIDE)
     return figure
 
@@ -150,7 +155,7 @@ def feature_gradient() -> Figure:
     left.set_title("singular values s", loc="left")
     left.set_xlabel("j")
     image = right.imshow(H.numpy(), cmap="viridis", vmin=0, vmax=1, extent=(0.5, 15.5, 15.5, 0.5))
-    right.set_title("H_ij = s_j / (s_i + s_j)", loc="left")
+    right.set_title("Hᵢⱼ = sⱼ / (sᵢ + sⱼ)", loc="left")
     right.set(xlabel="j", ylabel="i")
     right.set_xticks([1, 5, 10, 15])
     right.set_yticks([1, 5, 10, 15])
@@ -160,7 +165,63 @@ def feature_gradient() -> Figure:
     return figure
 
 
+def root_gradient(A: torch.Tensor, G: torch.Tensor) -> torch.Tensor:
+    """The gradient of a matrix root in 50 digits, by the theorem of Daleckii and Krein."""
+    with mpmath.workdps(50):
+        lam, U = mpmath.eigsy(mpmath.matrix(A.tolist()))
+        inner = U.T * mpmath.matrix(G.tolist()) * U
+        for i in range(len(lam)):
+            for j in range(len(lam)):
+                inner[i, j] /= mpmath.sqrt(lam[i]) + mpmath.sqrt(lam[j])
+        return torch.tensor((U * inner * U.T).tolist(), dtype=torch.float64)
+
+
+def _by_eigh(A: torch.Tensor) -> torch.Tensor:
+    lam, U = torch.linalg.eigh(A)
+    return (U * lam.sqrt()) @ U.mT
+
+
+@styled
+def gradient_error() -> Figure:
+    """Error of the gradient of a square root as two eigenvalues meet: torch's eigh, and ours."""
+    figure, axes = _axes(2.6)
+    torch.manual_seed(0)
+    U = torch.linalg.qr(torch.randn(3, 3, dtype=torch.float64)).Q
+    W = torch.randn(3, 3, dtype=torch.float64)
+    G = W + W.mT
+    lines = {"torch.linalg.eigh and autograd": (_by_eigh, "svd-pade"), "rootpool": (sqrtm, "exact")}
+    for name, (root, look) in lines.items():
+        errors = []
+        for gap in GAPS:
+            A = (U * torch.tensor([1.0, 1.0 + gap, 2.0], dtype=torch.float64)) @ U.mT
+            A = ((A + A.mT) / 2).requires_grad_()
+            (found,) = torch.autograd.grad((root(A) * G).sum(), A)
+            true = root_gradient(A, G)
+            errors.append(max(1e-17, float((found - true).norm() / true.norm())))
+        axes.plot(GAPS, errors, color=STYLES[look].colour)
+        place = (1e-8, 1e-6 if root is _by_eigh else 1e-14)
+        axes.annotate(name, place, ha="right", color=STYLES[look].colour)
+    _closing(axes, 1e-17, 10)
+    below(figure, "gap between two eigenvalues, logarithmic; at a gap of 0 torch's gradient is NaN")
+    return figure
+
+
+def speed() -> Figure:
+    """Time per image of pooling, of ours and of others, at the size of a ResNet."""
+    names = {name: name for name in TABLES["CONTESTANTS"]}
+    header, *rows = TABLES["columns"](TABLES["POOLING"], names)
+    (row,) = (dict(zip(header, row, strict=True)) for row in rows if row[0] == SHAPE)
+    del row["shape (B, d, N)"]
+    exact = float(row.pop("exact, per image").removesuffix(" ms"))
+    times = {"rootpool exact": exact} | {name: exact * float(k) for name, k in row.items()}
+    bars = [{"label": name, "milliseconds": time} for name, time in times.items()]
+    bars[0]["method"] = "exact"
+    return speed_bars(bars)
+
+
 PICTURES = {
+    "gradient-error": gradient_error,
+    "speed": speed,
     "gradient-coefficients": coefficients,
     "gradient-cancellation": cancellation,
     "gradient-near-ties": near_ties,
