@@ -306,6 +306,7 @@ def test_impossible_models(arguments, error, message):
             "pretrained=True or weights=..., not both",
         ),
         ("resnet18", {"weights": "nowhere.pth"}, FileNotFoundError, "no file 'nowhere.pth'"),
+        ("resnet18", {"global_pool": "avg"}, TypeError, "average pooling is pool='gap'"),
     ],
 )
 def test_impossible_options(name, options, error, message):

@@ -68,6 +68,10 @@ def test_alexnet_of_the_paper():
     assert layers(reduced.pool.reduction) == ["Conv2d", "BatchNorm2d", "ReLU"]
     assert reduced.pool.out_features == 32896
     assert layers(model.classifier) == ["Linear", "ReLU", "Linear", "ReLU", "Linear"]
+    with torch.device("meta"):
+        headless = create_model("paper/alexnet", num_classes=0)
+        hidden = headless(torch.empty(2, 3, 224, 224))
+    assert (headless.num_classes, headless.head_hidden_size, hidden.shape) == (0, 32896, (2, 4096))
     widths = [(m.in_features, m.out_features) for m in model.classifier if hasattr(m, "weight")]
     assert widths == [(32896, 4096), (4096, 4096), (4096, 1000)]
 

@@ -27,7 +27,7 @@ from rootpool.report import (
     Table,
 )
 from rootpool.report.html import to_html
-from rootpool.report.plots import confusion_pairs
+from rootpool.report.plots import speed_bars
 from rootpool.report.text import escape_markdown
 from sample_page import HOSTILE, foreign_figure, full_page
 
@@ -163,7 +163,7 @@ Errors
 )
 def test_blocks_as_html(block, expected):
     rendering = Rendering()
-    assert expected in to_html(block.markdown(rendering), rendering).body
+    assert expected in to_html(block.markdown(rendering), rendering)
 
 
 def test_pictures_lie_beside_markdown(tmp_path):
@@ -218,6 +218,6 @@ def test_an_empty_table():
 
 def test_names_of_files_in_unknown_encodings(tmp_path):
     name = os.fsdecode(b"caf\xe9.jpg")
-    figure = confusion_pairs([{"true": name, "predicted": "b", "count": 1}])
+    figure = speed_bars([{"label": name, "milliseconds": 1.0}])
     page = Page(name, blocks=[Paragraph(name), Picture(figure, name)])
     assert "<p>caf?.jpg</p>" in page.write(tmp_path / "page.html").read_text("utf-8")

@@ -9,11 +9,9 @@ import pytest
 from matplotlib.colors import to_hex
 
 from rootpool.report.plots import (
-    confusion_pairs,
     dots_with_spread,
     learning_curves,
     paired_differences,
-    spectrum_over_training,
     speed_bars,
 )
 from rootpool.report.plots.palette import PAPER, STYLES, run_styles
@@ -61,12 +59,12 @@ def test_a_line_is_the_mean_over_seeds_in_a_band_of_one_deviation():
     axes = learning_curves(CURVES).axes[0]
     line = line_of(axes, "gap")
     values = [[ERRORS["gap", seed, epoch] for seed in range(3)] for epoch in range(6)]
-    assert line.get_xdata() == pytest.approx(range(6))
+    assert line.get_xdata() == pytest.approx(range(1, 7))
     assert line.get_ydata() == pytest.approx([statistics.mean(v) for v in values])
     (band,) = axes.collections  # the other run has one seed
     corners = band.get_paths()[0].vertices
     for epoch, v in enumerate(values):
-        ends = corners[np.isclose(corners[:, 0], epoch), 1]
+        ends = corners[np.isclose(corners[:, 0], epoch + 1), 1]
         expected = statistics.mean(v) + np.array([-1, 1]) * statistics.stdev(v)
         assert [ends.min(), ends.max()] == pytest.approx(expected)
 
@@ -82,14 +80,14 @@ def test_a_line_is_the_mean_over_seeds_in_a_band_of_one_deviation():
 )
 def test_what_spans_a_factor_or_is_huge_is_logarithmic(values, scale):
     records = [{"run": "a", "step": k, "condition_mean": v} for k, v in enumerate(values)]
-    assert spectrum_over_training(records).axes[0].get_yscale() == scale
+    assert learning_curves(records, "condition_mean", x="step").axes[0].get_yscale() == scale
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_values_that_are_not_finite_are_left_out_and_counted(bad):
     records = [r | {"val_error": bad} if r["epoch"] == 2 else r for r in CURVES]
     figure = learning_curves(records)
-    assert list(line_of(figure.axes[0], "svd-pade").get_xdata()) == [0, 1, 3, 4, 5]
+    assert list(line_of(figure.axes[0], "svd-pade").get_xdata()) == [1, 2, 4, 5, 6]
     assert "4 values not finite, left out" in figure.get_supxlabel()
 
 
@@ -137,29 +135,29 @@ def test_speeds_are_logarithmic_and_relative_to_the_fastest():
     assert {"0.5 ms", "12 ms (24×)"} <= texts(figure)
 
 
-def test_the_most_confused_pairs():
-    rows = [{"true": f"class {i}", "predicted": "$x_", "count": i} for i in range(1, 20)]
-    rows[-1]["total"] = 30
-    figure = confusion_pairs(rows, top=3)
-    assert [bar.get_width() for bar in figure.axes[0].patches] == [19, 18, 17]
-    assert {"class 19 → $x_", "19 of 30", "18"} <= texts(figure)
-    assert "class 16 → $x_" not in texts(figure)
+def test_panels_show_a_method_each_in_front_of_the_others():
+    figure = learning_curves(CURVES, switch_epoch=3, decay_epochs=[2], panels=True)
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["gap", "svd-pade"]
+    other, own, decay, switch = figure.axes[0].lines
+    assert own.get_color() == STYLES["gap"].colour
+    assert list(other.get_ydata()) == [25.0 - epoch for epoch in range(6)]
+    # A change at the start of the third epoch, which has the number 2, is between the ends of 2 and 3.
+    assert (decay.get_xdata()[0], switch.get_xdata()[0]) == (2.5, 3.5)
 
 
-@pytest.mark.parametrize("draw", PLOTS)
-def test_every_plot_draws_unknown_methods_and_any_name(draw):
-    assert "$a_1$ &lt;b&gt;" in inline_svg(draw(PLOTS[draw]), "x", "x")
+@pytest.mark.parametrize(("draw", "rows", "options"), PLOTS)
+def test_every_plot_draws_unknown_methods_and_any_name(draw, rows, options):
+    assert "$a_1$ &lt;b&gt;" in inline_svg(draw(rows, **options), "x", "x")
 
 
 @pytest.mark.parametrize(
     ("draw", "rows", "message"),
     [
         (learning_curves, [], "no records to draw; each needs run, epoch, val_error"),
-        (spectrum_over_training, [{"step": 1}], "records need run, condition_mean; got step"),
+        (learning_curves, [{"epoch": 1}], "records need run, val_error; got epoch"),
         (paired_differences, [], "no records to draw; each needs label, mean, low, high"),
         (dots_with_spread, [{"run": "a"}], "records need val_error; got run"),
         (speed_bars, [{"label": "a", "milliseconds": 0}], "needs positive times, got 0 for 'a'"),
-        (confusion_pairs, [{"true": "a"}], "records need predicted, count; got true"),
     ],
 )
 def test_bad_records(draw, rows, message):

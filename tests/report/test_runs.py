@@ -57,8 +57,8 @@ def test_final_and_best_errors(tmp_path):
     make_run(tmp_path / "b", [40.0, 25.0], method="gap")
     page = runs_page([tmp_path / "a", tmp_path / "b"])
     _, _, first, second = rows(page, "Errors")
-    assert first[1:] == ["1", "3", "30.00", "20.00", "1", "15.00"]
-    assert second[1:] == ["1", "2", "25.00", "25.00", "1", "12.50"]
+    assert first[1:] == ["1", "3", "30.00", "20.00", "2", "15.00"]
+    assert second[1:] == ["1", "2", "25.00", "25.00", "2", "12.50"]
     assert "Differences" not in page.markdown()  # one seed each
 
 
@@ -131,6 +131,21 @@ def test_labels_that_are_given_make_the_groups(tmp_path):
     runs = [read_run(make_run(tmp_path / f"{s}", [30.0], seed=s)) for s in range(3)]
     groups = group_runs(runs, ["mine", "yours", "mine"])
     assert [(group.label, len(group.runs)) for group in groups] == [("mine", 2), ("yours", 1)]
+
+
+def test_a_run_that_diverged_in_its_first_epoch_is_on_the_page(tmp_path):
+    make_run(tmp_path / "a", [40.0, 20.0])
+    folder = make_run(tmp_path / "b", [], method="mpn-cov")
+    end = {"seconds": 1.0, "classes": 9, "images": 3, "missed": None}
+    (folder / "result.json").write_text(to_json(end | {"diverged": {"epoch": 0, "step": 4}}))
+    page = runs_page([tmp_path / "a", folder])
+    assert [row[2:4] for row in rows(page, "Errors")[2:]] == [["2", "20.00"], ["0", "–"]]
+
+
+def test_a_folder_that_is_given_twice_counts_once(tmp_path, capsys):
+    run = str(make_run(tmp_path / "a", [40.0]))
+    assert cli.main(["report", run, f"{run}/", "--output", str(tmp_path / "r.md")]) == 0
+    assert "1 run of 1 configuration." in (tmp_path / "r.md").read_text()
 
 
 def test_a_damaged_result_is_named(tmp_path):

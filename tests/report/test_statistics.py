@@ -2,22 +2,19 @@
 
 import itertools
 import math
-import random
-from statistics import fmean
 
 import mpmath
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rootpool.report import comparison_table
 from rootpool.report.statistics import (
     PairedDifference,
     compare,
+    comparison_table,
     describe,
     holm,
     paired_difference,
-    pooled_difference,
 )
 
 A = [12.4, 11.9, 13.1, 12.2, 12.8]
@@ -55,25 +52,6 @@ def test_swapping_the_sides_turns_the_sign():
     assert forth.mean == -back.mean
     assert forth.p_value == pytest.approx(back.p_value)
     assert forth.low == pytest.approx(-back.high)
-
-
-def test_pooled_differences_by_simulation():
-    """Studies of different precision, again and again: how often does the interval hold the truth?"""
-    draw = random.Random(0)
-    studies = ((12, 0.35), (12, 0.6), (5, 0.8))
-    held, errors = 0, []
-    for _ in range(400):
-        found = []
-        for n, spread in studies:
-            a = [0.2 + draw.gauss(0, spread) for _ in range(n)]
-            found.append(paired_difference(a, [0.0] * n))
-        pooled = pooled_difference(found)
-        held += pooled.low <= 0.2 <= pooled.high
-        errors.append((pooled.mean - 0.2) ** 2)
-    assert 0.93 <= held / 400 <= 0.97
-    assert fmean(errors) == pytest.approx(sum(n * s**2 for n, s in studies) / 29**2, rel=0.2)
-    assert pooled.n == 29
-    assert pooled_difference([PairedDifference(1.0, None, None, None, 1)]) is None
 
 
 @pytest.mark.parametrize(

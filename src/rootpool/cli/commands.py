@@ -230,7 +230,7 @@ COMMANDS = {
         "rootpool report runs/mine runs/mine-gap\n"
         "rootpool report runs/exact-* runs/gap-* --output report.md",
         _report_arguments,
-        "rootpool.report.command:report",
+        "rootpool.report.run_report:report",
     ),
     "doctor": Command(
         "print versions and devices and check the numerics: for bug reports",

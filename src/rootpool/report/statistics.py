@@ -11,22 +11,24 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from statistics import fmean, stdev
 from typing import Any, Literal, TypeAlias
 
 from scipy import stats
 
+from .table import Cell, Table
+from .text import Number, Text
+
 __all__ = [
     "Comparison",
     "PairedDifference",
     "compare",
+    "comparison_table",
     "describe",
     "detectable_difference",
     "holm",
     "paired_difference",
-    "pooled_difference",
-    "seeds_needed",
     "show_p",
     "tally",
     "tone",
@@ -99,31 +101,6 @@ def paired_difference(
     return PairedDifference(mean, low, high, float(test.pvalue), n, confidence)
 
 
-def pooled_difference(differences: Sequence[PairedDifference]) -> PairedDifference | None:
-    """The mean over the pairs of several studies, which may differ in spread; None without intervals.
-
-    Student's t with the degrees of freedom of Welch and Satterthwaite. Studies are not weighed by their
-    precision: weights that are estimated from few pairs make the interval too narrow. A study without an
-    interval of its own is left out.
-
-    >>> one, other = (PairedDifference(m, m - 1, m + 1, 0.5, 10) for m in (1.0, 3.0))
-    >>> pooled = pooled_difference([one, other])
-    >>> f"{pooled.mean:.2f} ± {pooled.high - pooled.mean:.2f}, {pooled.n} pairs"
-    '2.00 ± 0.66, 20 pairs'
-    """
-    known = [(d.mean, d.spread, d.n) for d in differences if d.spread]
-    total = sum(n for *_, n in known)
-    if not known:
-        return None
-    mean = sum(n * mean for mean, _, n in known) / total
-    parts = [(n * spread**2 / total**2, n) for _, spread, n in known]
-    variance = sum(part for part, _ in parts)
-    student = stats.t(variance**2 / sum(part**2 / (n - 1) for part, n in parts))
-    reach = float(student.ppf(0.975)) * math.sqrt(variance)
-    p_value = 2 * float(student.sf(abs(mean) / math.sqrt(variance)))
-    return PairedDifference(mean, mean - reach, mean + reach, p_value, total)
-
-
 def detectable_difference(spread: float, n: int, power: float = 0.8) -> float:
     """The smallest difference that n pairs tell from zero with this power, at 95 % confidence.
 
@@ -141,18 +118,6 @@ def detectable_difference(spread: float, n: int, power: float = 0.8) -> float:
 def student_factor(n: int, confidence: float = 0.95) -> float:
     """Half the width of a confidence interval over n pairs, in standard errors."""
     return float(stats.t(n - 1).ppf((1 + confidence) / 2))
-
-
-def seeds_needed(spread: float, difference: float, power: float = 0.8) -> int:
-    """The number of pairs that tell a difference of this size from zero; see above.
-
-    >>> seeds_needed(0.5, 0.3)
-    24
-    """
-    n = 2
-    while detectable_difference(spread, n, power) > difference:
-        n += 1
-    return n
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -191,18 +156,13 @@ class Comparison:
 
     def record(self) -> dict[str, Any]:
         """A row for ``plots.paired_differences``, a table or a file."""
-        d = self.difference
         return {
             "label": f"{self.run} − {self.baseline}",
             "run": self.run,
             "baseline": self.baseline,
-            "mean": d.mean,
-            "low": d.low,
-            "high": d.high,
-            "p_value": d.p_value,
+            **asdict(self.difference),
             "corrected_p": self.corrected_p,
             "clear": self.clear,
-            "n": d.n,
         }
 
 
@@ -323,3 +283,45 @@ def _significance(result: Result) -> str:
         return f"p {show_p(result.p_value)}"
     after = f" after Holm's correction for {result.comparisons} comparisons"
     return f"p {show_p(result.corrected_p)}" + after * (result.comparisons > 1)
+
+
+def comparison_table(
+    comparisons: Sequence[Comparison],
+    better: Better = "lower",
+    caption: Text = "",
+    over_images: Mapping[str, float] | None = None,
+) -> Table:
+    """One row per comparison: difference in points, interval, p-value and verdict.
+
+    Args:
+        comparisons: of runs with baselines.
+        better: which side is.
+        caption: of the table.
+        over_images: by run, half the width of the interval over other images; a column of its own.
+    """
+    tested = max((comparison.comparisons for comparison in comparisons), default=0)
+    p = f"p, corrected for {tested}" if tested > 1 else "p"
+    headers = ["run", "against", "difference, points", p, "seeds", "verdict"]
+    rows = [_row(comparison, better) for comparison in comparisons]
+    if over_images:
+        headers.insert(3, "over images")
+        for row, comparison in zip(rows, comparisons, strict=True):
+            row.insert(3, _reach(over_images.get(comparison.run)))
+    return Table(headers, rows, caption)
+
+
+def _reach(half_width: float | None) -> str | None:
+    return None if half_width is None else f"± {half_width:.2f}"
+
+
+def _row(comparison: Comparison, better: Better) -> list[Cell]:
+    d = comparison.difference
+    reach = None if d.low is None or d.high is None else (d.high - d.low) / 2
+    return [
+        comparison.run,
+        comparison.baseline,
+        Number(d.mean, reach, "+.2f"),
+        show_p(comparison.corrected_p).removeprefix("= "),
+        d.n,
+        verdict(comparison, better),
+    ]

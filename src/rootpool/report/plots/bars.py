@@ -9,14 +9,13 @@ from statistics import fmean, stdev
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from rootpool.report.records import Record
 
 from .drawing import WIDE, below, checked, fit, left_out, logarithmic, styled
 from .palette import BAR, GRID, INK, MUTED, PAPER, Style, run_styles
 
-__all__ = ["confusion_pairs", "dots_with_spread", "paired_differences", "speed_bars"]
+__all__ = ["dots_with_spread", "paired_differences", "speed_bars"]
 
 
 @styled
@@ -85,9 +84,14 @@ def paired_differences(
         if known:
             axes.plot([row["low"], row["high"]], [place, place], color=style.colour)
         clear = row.get("clear", known and (row["low"] > 0 or row["high"] < 0))
-        face = style.colour if clear else PAPER
-        look = {"marker": style.marker, "markersize": 7, "markerfacecolor": face}
-        axes.plot(row["mean"], place, color=style.colour, **look)
+        axes.plot(
+            row["mean"],
+            place,
+            marker=style.marker,
+            markersize=7,
+            color=style.colour,
+            markerfacecolor=style.colour if clear else PAPER,
+        )
     below(figure, label)
     return figure
 
@@ -113,32 +117,13 @@ def speed_bars(
     texts = [f"{time:.3g} {unit} ({time / times[0]:.3g}×)" for time in times]
     texts[0] = f"{times[0]:.3g} {unit}"
     figure, axes = _horizontal([row["label"] for row in rows], width)
-    _bars(axes, times, texts, [style.colour for style in _by_method(rows, Style(BAR, "o"))])
+    colours = [style.colour for style in _by_method(rows, Style(BAR, "o"))]
+    bars = axes.barh(range(len(rows)), times, height=0.5, color=colours)
+    axes.bar_label(bars, texts, padding=4, fontsize=8, color=MUTED)
+    axes.margins(x=0.25)  # for the text behind the longest bar
     axes.set_xlim(left=times[0] / 3)
     logarithmic(axes, "x")
     below(figure, f"{unit}, logarithmic")
-    return figure
-
-
-@styled
-def confusion_pairs(rows: Sequence[Record], top: int = 12, *, width: float = WIDE) -> Figure:
-    """The pairs of classes that are confused most often.
-
-    Args:
-        rows: mappings with ``true``, ``predicted`` and ``count``, and ``total``, the images of the
-            true class, where it is known.
-        top: how many pairs.
-        width: inches.
-    """
-    rows = checked(rows, "true", "predicted", "count")
-    rows = sorted(rows, key=lambda row: -row["count"])[:top]
-    figure, axes = _horizontal([f"{row['true']} → {row['predicted']}" for row in rows], width)
-    texts = [
-        f"{row['count']} of {row['total']}" if "total" in row else f"{row['count']}" for row in rows
-    ]
-    _bars(axes, [row["count"] for row in rows], texts, [BAR] * len(rows))
-    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-    below(figure, "images of the first class taken for the second")
     return figure
 
 
@@ -146,15 +131,6 @@ def _by_method(rows: Sequence[Record], otherwise: Style) -> list[Style]:
     """A style for each row: that of its method, if it names one."""
     looks = run_styles({"run": row["method"]} for row in rows if "method" in row)
     return [looks.get(row.get("method", ""), otherwise) for row in rows]
-
-
-def _bars(
-    axes: Axes, values: Sequence[float], texts: Sequence[str], colours: Sequence[str]
-) -> None:
-    """Bars with texts behind them, from the top down."""
-    bars = axes.barh(range(len(values)), values, height=0.5, color=colours)
-    axes.bar_label(bars, texts, padding=4, fontsize=8, color=MUTED)
-    axes.margins(x=0.25)  # for the text behind the longest bar
 
 
 def _horizontal(labels: Sequence[str], width: float) -> tuple[Figure, Axes]:

@@ -19,7 +19,7 @@ from rootpool.report.records import Record
 from .drawing import WIDE, below, checked, fit, left_out, legend, logarithmic, styled
 from .palette import FAINT, MUTED, Style, run_styles, tags
 
-__all__ = ["learning_curve_panels", "learning_curves", "spectrum_over_training"]
+__all__ = ["learning_curves"]
 
 LABELS = {
     "train_loss": "training loss",
@@ -40,6 +40,7 @@ def learning_curves(
     decay_epochs: Sequence[int] = (),
     *,
     x: str = "epoch",
+    panels: bool = False,
     width: float = WIDE,
 ) -> Figure:
     """One line per run: the mean over its seeds in a band of one standard deviation; hybrid dashed.
@@ -49,70 +50,39 @@ def learning_curves(
     Args:
         records: mappings with ``run``, ``epoch`` and the value, and ``method``, ``protocol``
             (``"standalone"`` or ``"hybrid"``) and ``seed`` where there are several; errors in percent.
-        value: which number to draw.
+        value: which number to draw: of the history or of the spectrum of a run.
         switch_epoch: first epoch with the second method of the hybrid protocol.
         decay_epochs: first epochs with a lower learning rate.
         x: ``"epoch"`` or ``"step"``.
+        panels: for many methods: a panel for each, with the others in grey behind it.
         width: inches.
     """
     lines, missing = collect(records, x, value)
-    figure = Figure(figsize=(width, 4.0), layout="constrained")
-    axes = figure.add_subplot()
-    handles = _draw_lines(axes, lines, run_styles(records))
-    handles |= _mark_changes(axes, switch_epoch, decay_epochs)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set_ylabel(_label(axes, value, lines))
-    below(figure, x, *_remarks(lines, missing))
-    legend(figure, handles, width)
-    return figure
-
-
-def spectrum_over_training(
-    records: Sequence[Record],
-    value: str = "condition_mean",
-    x: str = "step",
-    *,
-    width: float = WIDE,
-) -> Figure:
-    """:func:`learning_curves` of a property of the covariances, by step."""
-    return learning_curves(records, value, x=x, width=width)
-
-
-@styled
-def learning_curve_panels(
-    records: Sequence[Record],
-    value: str = "val_error",
-    switch_epoch: int | None = None,
-    decay_epochs: Sequence[int] = (),
-    *,
-    width: float = WIDE,
-) -> Figure:
-    """:func:`learning_curves` for many methods: one panel each, with the others in grey behind it."""
-    lines, missing = collect(records, "epoch", value)
     looks = run_styles(records)
-    method_of = {run: method for run, method, _ in map(tags, records)}
-    methods = list(dict.fromkeys(method_of[line.run] for line in lines))
+    method_of = {run: method if panels else "" for run, method, _ in map(tags, records)}
+    methods = list(dict.fromkeys(method_of[line.run] for line in lines)) or [""]
     columns = min(len(methods), max(1, round(width / 2.2)))
     rows = math.ceil(len(methods) / columns)
-    figure = Figure(figsize=(width, 0.9 + 1.7 * rows), layout="constrained")
+    height = 0.9 + 1.7 * rows if panels else 4.0
+    figure = Figure(figsize=(width, height), layout="constrained")
     grid = list(figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).flat)
     for axes, method in zip(grid, methods, strict=False):
         for line in lines:
             if method_of[line.run] != method:
                 axes.plot(line.x, line.centre, color=FAINT, linewidth=1)
-        _draw_lines(axes, [line for line in lines if method_of[line.run] == method], looks)
-        handles = _mark_changes(axes, switch_epoch, decay_epochs)
+        own = [line for line in lines if method_of[line.run] == method]
+        handles = _draw_lines(axes, own, looks)
+        changes = _mark_changes(axes, switch_epoch, decay_epochs)
         axes.set_title(fit(method, width / columns - 0.4), loc="left")
-        axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
+        axes.xaxis.set_major_locator(MaxNLocator(4 if panels else "auto", integer=True))
     for axes in grid[len(methods) :]:
         axes.set_visible(False)
     figure.supylabel(_label(grid[0], value, lines), fontsize=9)
-    protocols = {protocol: looks[run].line for run, _, protocol in map(tags, records)}
-    handles |= {
-        name: Line2D([], [], color=MUTED, linestyle=line) for name, line in protocols.items()
-    }
-    below(figure, "epoch", *_remarks(lines, missing))
-    legend(figure, handles, width)
+    if panels:  # the titles name the runs
+        protocols = {protocol: looks[run].line for run, _, protocol in map(tags, records)}
+        handles = {name: Line2D([], [], color=MUTED, linestyle=s) for name, s in protocols.items()}
+    below(figure, x, *_remarks(lines, missing))
+    legend(figure, handles | changes, width)
     return figure
 
 
@@ -142,13 +112,13 @@ def _draw_lines(
 def _mark_changes(
     axes: Axes, switch_epoch: int | None, decay_epochs: Sequence[int]
 ) -> dict[str, Line2D]:
-    """Mark changes at the start of an epoch e, between the values at the ends of e - 1 and e."""
+    """Mark changes at the start of an epoch, between the values at the ends of the one before and of this."""
     handles = {}
     look: dict[str, Any] = {"color": MUTED, "linewidth": 1}
     for epoch in decay_epochs:
-        handles["lower learning rate"] = axes.axvline(epoch - 0.5, linestyle=":", **look)
+        handles["lower learning rate"] = axes.axvline(epoch + 0.5, linestyle=":", **look)
     if switch_epoch is not None:
-        handles["switch of the method"] = axes.axvline(switch_epoch - 0.5, **look)
+        handles["switch of the method"] = axes.axvline(switch_epoch + 0.5, **look)
     return handles
 
 
@@ -198,7 +168,8 @@ def collect(records: Sequence[Record], x: str, value: str) -> tuple[list[Series]
     runs: dict[str, dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
     seeds: dict[str, set[int]] = defaultdict(set)
     for record in finite:
-        runs[record["run"]][record[x]].append(record[value])
+        place = record[x] + (x == "epoch")  # shown from one, as everywhere
+        runs[record["run"]][place].append(record[value])
         seeds[record["run"]].add(record.get("seed", 0))
     lines = []
     for run, at in runs.items():

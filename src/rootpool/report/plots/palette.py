@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rootpool.report.records import Record
 
@@ -28,7 +28,7 @@ class Style(NamedTuple):
 
     colour: str
     marker: str
-    line: str = "-"
+    line: Any = "-"
 
 
 STYLES: dict[str, Style] = {
