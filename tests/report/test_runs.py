@@ -136,7 +136,7 @@ def test_labels_that_are_given_make_the_groups(tmp_path):
 def test_a_run_that_diverged_in_its_first_epoch_is_on_the_page(tmp_path):
     make_run(tmp_path / "a", [40.0, 20.0])
     folder = make_run(tmp_path / "b", [], method="mpn-cov")
-    end = {"seconds": 1.0, "classes": 9, "images": 3, "missed": None}
+    end = {"seconds": 1.0, "classes": 9, "images": None, "missed": None}
     (folder / "result.json").write_text(to_json(end | {"diverged": {"epoch": 0, "step": 4}}))
     page = runs_page([tmp_path / "a", folder])
     assert [row[2:4] for row in rows(page, "Errors")[2:]] == [["2", "20.00"], ["0", "–"]]

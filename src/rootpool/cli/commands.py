@@ -24,6 +24,7 @@ class Command:
     arguments: Callable[[argparse.ArgumentParser], None]
     function: str  # "module:name"; called with the arguments by name, it returns the exit code
     when_stopped: str = ""  # said at Ctrl-C: how to continue
+    group: str = "use"
 
     def fill(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments of this command to its parser."""
@@ -133,24 +134,14 @@ def _no_arguments(parser: argparse.ArgumentParser) -> None:
     """Of a command that always does the same."""
 
 
-def _study_arguments(parser: argparse.ArgumentParser, name: str, seeds: int) -> None:
-    """What ``demo`` and ``paper`` share: both train by recipes and write a page."""
+def _demo_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--output", default=f"runs/{name}", metavar="FOLDER", help="default: %(default)s")
+    add("--output", default="runs/demo", metavar="FOLDER", help="default: %(default)s")
     add("--runs", metavar="FOLDER", help="of the trainings; can be shared (default: in the output)")
-    add("--seeds", type=int, default=seeds, metavar="N", help="repetitions (default: %(default)s)")
+    add("--seeds", type=int, default=1, metavar="N", help="repetitions (default: %(default)s)")
     add("--workers", type=int, metavar="N", help="trainings at a time (default: one per core)")
     add("--markdown", metavar="FILE", help="of the Markdown report (default: in the output)")
-
-
-def _demo_arguments(parser: argparse.ArgumentParser) -> None:
-    _study_arguments(parser, "demo", seeds=1)
-    parser.add_argument(
-        "--methods",
-        nargs="+",
-        metavar="METHOD",
-        help="default: a selection; 'all' for every method",
-    )
+    add("--methods", nargs="+", metavar="METHOD", help="'all' for every one (default: a few)")
 
 
 def _report_arguments(parser: argparse.ArgumentParser) -> None:
@@ -181,13 +172,6 @@ def _completion_arguments(parser: argparse.ArgumentParser) -> None:
 AGAIN = "; run the same command again to continue"
 
 COMMANDS = {
-    "demo": Command(
-        "compare the methods on embedded photographs (about four minutes)",
-        "rootpool demo\nrootpool demo --seeds 5 --methods all",
-        _demo_arguments,
-        "rootpool.train.demo:demo",
-        AGAIN,
-    ),
     "train": Command(
         "train a network by one of the paper's recipes, or by your own",
         "rootpool train patches\n"
@@ -200,7 +184,7 @@ COMMANDS = {
         "; continue from the last checkpoint with --resume",
     ),
     "evaluate": Command(
-        "measure the errors of a trained network, on its own data or on yours",
+        "measure the errors of a trained network, on its data or on yours",
         "rootpool evaluate runs/patches-exact\n"
         "rootpool evaluate runs/birds-exact --data holiday-photos --output evaluation",
         _evaluate_arguments,
@@ -219,12 +203,6 @@ COMMANDS = {
         _export_arguments,
         "rootpool.cli.trained:export",
     ),
-    "recipes": Command(
-        "list the recipes, with their data, time and hardware",
-        "rootpool recipes",
-        _no_arguments,
-        "rootpool.cli.recipes:recipes",
-    ),
     "report": Command(
         "compare training runs on one page: errors, curves, settings",
         "rootpool report runs/mine runs/mine-gap\n"
@@ -232,11 +210,27 @@ COMMANDS = {
         _report_arguments,
         "rootpool.report.run_report:report",
     ),
+    "recipes": Command(
+        "list the recipes, with their data, time and hardware",
+        "rootpool recipes",
+        _no_arguments,
+        "rootpool.cli.training:recipes",
+        group="explore",
+    ),
     "doctor": Command(
         "print versions and devices and check the numerics: for bug reports",
         "rootpool doctor\nrootpool doctor --json",
         _doctor_arguments,
         "rootpool.cli.doctor:doctor",
+        group="explore",
+    ),
+    "demo": Command(
+        "compare the methods on embedded photographs (about four minutes)",
+        "rootpool demo\nrootpool demo --seeds 5 --methods all",
+        _demo_arguments,
+        "rootpool.train.demo:demo",
+        AGAIN,
+        group="explore",
     ),
     "completion": Command(
         "print a script that lets a shell complete our commands",
@@ -244,13 +238,13 @@ COMMANDS = {
         "rootpool completion zsh > _rootpool   # in a folder of $fpath",
         _completion_arguments,
         "rootpool.cli.completion:completion",
+        group="explore",
     ),
 }
 
 
 EPILOG = """\
 examples:
-  rootpool demo                                  compare the methods
   rootpool train patches --method exact          train a small network
   rootpool train --help                          all about one command
 
@@ -280,7 +274,6 @@ def build_parser(
         prog="rootpool",
         description="Stable, fast, differentiable spectral layers for PyTorch.",
         epilog=EPILOG,
-        formatter_class=_Formatter,
     )
     version = f"rootpool {rootpool.__version__}"
     parser.add_argument("-V", "--version", action="version", version=version)
@@ -289,10 +282,13 @@ def build_parser(
 
 
 def add_commands(parser: argparse.ArgumentParser, table: Mapping[str, Command]) -> None:
-    """Add a subparser for every command of a table."""
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    """Add a subparser for every command of a table, listed by group."""
+    groups: dict[str, list[str]] = {}
+    width = max(map(len, table)) + 2
+    subparsers = parser.add_subparsers(metavar="COMMAND", required=True, help=argparse.SUPPRESS)
     for name, command in table.items():
-        subparser = commands.add_parser(
+        groups.setdefault(command.group, []).append(f"  {name:<{width}}{command.summary}")
+        subparser = subparsers.add_parser(
             name,
             help=command.summary,
             description=command.summary[0].upper() + command.summary[1:] + ".",
@@ -300,3 +296,8 @@ def add_commands(parser: argparse.ArgumentParser, table: Mapping[str, Command]) 
             formatter_class=_Formatter,
         )
         command.fill(subparser)
+    listed = (f"{title}:\n" + "\n".join(lines) for title, lines in groups.items())
+    parser.description = "\n\n".join([parser.description or "", *listed])
+    parser.usage = "%(prog)s COMMAND ..."
+    parser.formatter_class = _Formatter
+    parser.set_defaults(commands=table)

@@ -17,7 +17,7 @@ import torch
 import rootpool
 from rootpool.machine import machine
 
-from .selfcheck import Outcome, check_numerics, describe_bits
+from .selfcheck import Outcome, check_numerics
 
 __all__ = ["doctor"]
 
@@ -42,13 +42,17 @@ def doctor(*, as_json: bool = False) -> int:
         checks = [{**asdict(outcome), "passed": outcome.passed} for outcome in outcomes]
         print(json.dumps({**about, "checks": checks, "seconds": seconds, "passed": passed}))
     else:
-        title = f"numerics: error <= what is allowed ({seconds} s)"
-        print(*_describe(about), "", title, *map(_line, outcomes), sep="\n")
+        failed = sum(not outcome.passed for outcome in outcomes)
+        end = f"{failed} of {len(outcomes)} checks FAILED: please report it, with all of the above"
+        if passed:
+            end = f"all {len(outcomes)} checks of the numerics passed in {seconds} s"
+        title = "numerics: error <= what is allowed"
+        print(*_describe(about), "", title, *map(_line, outcomes), "", end, sep="\n")
     return 0 if passed else 1
 
 
 def environment() -> dict[str, Any]:
-    """Versions, settings and hardware; what is a property of the machine is told here, not judged."""
+    """Versions, settings and hardware."""
     here = machine()
     return {
         "rootpool": rootpool.__version__,
@@ -60,7 +64,6 @@ def environment() -> dict[str, Any]:
         | {name: os.environ[name] for name in INSTRUCTIONS if name in os.environ},
         "linear algebra": ALGEBRA.findall(torch.__config__.show()),
         "instructions": torch.backends.cpu.get_cpu_capability(),
-        "bits": [*describe_bits(), "(a property of this CPU and its BLAS, not a fault)"],
         "devices": [
             f"{device}: {machine(device)['device']}"
             + ("" if _has_float64(device) else " (no float64, so not checked below)")
