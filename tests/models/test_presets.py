@@ -5,7 +5,6 @@ from torch import nn
 
 import matrices
 from rootpool.models import PRESETS, create_model
-from rootpool.nn import METHODS
 
 
 def count(name, pool="exact", num_classes=1000, **options):
@@ -116,9 +115,9 @@ def test_small_networks(name, norm):
     assert torch.allclose(model(x)[:2], model(x[:2]), rtol=1e-4, atol=1e-6) is not norm
 
 
-@pytest.mark.parametrize("pool", [*METHODS, "gap"])
+@pytest.mark.parametrize("pool", ["exact", "gap"])
 @pytest.mark.parametrize("name", PRESETS)
-def test_every_preset_with_every_method(name, pool):
+def test_width_of_the_pooled_vector(name, pool):
     with torch.device("meta"):
         model = create_model(name, pool, 10)
     assert model.num_classes == 10

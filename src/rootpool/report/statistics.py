@@ -56,13 +56,16 @@ class PairedDifference:
         return self.p_value is not None and self.p_value < 1 - self.confidence
 
     @property
+    def reach(self) -> float | None:
+        """Half the width of the interval."""
+        return None if self.low is None or self.high is None else (self.high - self.low) / 2
+
+    @property
     def spread(self) -> float | None:
         """Standard deviation of the differences of pairs; None where there is no interval."""
-        if self.low is None or self.high is None:
+        if self.reach is None:
             return None
-        return (
-            (self.high - self.low) / 2 / student_factor(self.n, self.confidence) * math.sqrt(self.n)
-        )
+        return self.reach / student_factor(self.n, self.confidence) * math.sqrt(self.n)
 
 
 def paired_difference(
@@ -218,14 +221,13 @@ def describe(result: Result, better: Better = "lower") -> str:
     """
     d = _difference(result)
     side, size = _side(d, better), f"{abs(d.mean):.2f}"
-    if d.low is None or d.high is None:
+    if d.reach is None:
         what = f"{side} by {size} points" if d.mean else side
         where = "the only seed" if d.n == 1 else f"each of {d.n} seeds"
         return f"{what} in {where}; without any spread it cannot be told from noise"
     noise = "" if result.clear else "within noise: "
-    reach = f"{(d.high - d.low) / 2:.2f}"
     basis = f"{100 * d.confidence:g} % interval, {d.n} seeds, {_significance(result)}"
-    return f"{noise}{side} by {size} ± {reach} points ({basis})"
+    return f"{noise}{side} by {size} ± {d.reach:.2f} points ({basis})"
 
 
 def verdict(result: Result, better: Better = "lower") -> str:
@@ -301,27 +303,17 @@ def comparison_table(
     """
     tested = max((comparison.comparisons for comparison in comparisons), default=0)
     p = f"p, corrected for {tested}" if tested > 1 else "p"
-    headers = ["run", "against", "difference, points", p, "seeds", "verdict"]
-    rows = [_row(comparison, better) for comparison in comparisons]
+    columns: dict[str, list[Cell]] = {
+        "run": [c.run for c in comparisons],
+        "against": [c.baseline for c in comparisons],
+        "difference, points": [
+            Number(c.difference.mean, c.difference.reach, "+.2f") for c in comparisons
+        ],
+    }
     if over_images:
-        headers.insert(3, "over images")
-        for row, comparison in zip(rows, comparisons, strict=True):
-            row.insert(3, _reach(over_images.get(comparison.run)))
-    return Table(headers, rows, caption)
-
-
-def _reach(half_width: float | None) -> str | None:
-    return None if half_width is None else f"± {half_width:.2f}"
-
-
-def _row(comparison: Comparison, better: Better) -> list[Cell]:
-    d = comparison.difference
-    reach = None if d.low is None or d.high is None else (d.high - d.low) / 2
-    return [
-        comparison.run,
-        comparison.baseline,
-        Number(d.mean, reach, "+.2f"),
-        show_p(comparison.corrected_p).removeprefix("= "),
-        d.n,
-        verdict(comparison, better),
-    ]
+        known = [over_images.get(c.run) for c in comparisons]
+        columns["over images"] = [None if r is None else f"± {r:.2f}" for r in known]
+    columns[p] = [show_p(c.corrected_p).removeprefix("= ") for c in comparisons]
+    columns["seeds"] = [c.difference.n for c in comparisons]
+    columns["verdict"] = [verdict(c, better) for c in comparisons]
+    return Table(list(columns), list(zip(*columns.values(), strict=True)), caption)
