@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 from rootpool.files import write_atomically
 from rootpool.train import SettingsError
@@ -71,7 +69,10 @@ def _print_table(title: str, rows: Sequence[Mapping[str, str]], *, header: bool 
 
     table = Table(title=Text(title), show_header=header)
     for name, cell in rows[0].items():
-        table.add_column(name, justify="right" if cell[:1].isdigit() else "left")
+        if cell[:1].isdigit():
+            table.add_column(name, justify="right", style="cyan")
+        else:
+            table.add_column(name)
     for row in rows:
         table.add_row(*(Text(_printable(cell)) for cell in row.values()))
     Console().print(table)
@@ -108,7 +109,7 @@ def predict(
     if table is None:
         _print(found)
     else:
-        _write(found, min(count, len(run.classes)), table)
+        _write(found, table)
     return 0
 
 
@@ -122,28 +123,23 @@ def _print(found: Iterable[tuple[Any, Any]]) -> None:
         _print_table("", rows, header=False)
 
 
-def _write(found: Iterable[tuple[Any, Any]], count: int, path: str) -> None:
+def _write(found: Iterable[tuple[Any, Any]], path: str) -> None:
     """One line per image: file, then class and probability of each guess, the most probable first."""
-    done = bad = 0
+    from rootpool.report.records import to_csv
 
-    def write(file: BinaryIO) -> None:
-        nonlocal done, bad
-        text = io.TextIOWrapper(file, "utf-8", "surrogateescape", newline="")
-        writer = csv.writer(text)
-        guesses = range(1, count + 1)
-        writer.writerow(["image", *(f"{what}_{k}" for k in guesses for what in ("class", "share"))])
-        for image, classes in found:
-            if isinstance(classes, Exception):
-                print(f"rootpool: left out: {classes}", file=sys.stderr)
-                bad += 1
-                continue
-            cells = [cell for name, share in classes for cell in (name, f"{share:.6f}")]
-            writer.writerow([str(image), *cells])
-            done += 1
-        text.detach()
-
-    write_atomically(path, write)
-    print(f"{path}: {done} images" + (f", {bad} left out" if bad else ""))
+    rows, bad = [], 0
+    for image, classes in found:
+        if isinstance(classes, Exception):
+            print(f"rootpool: left out: {classes}", file=sys.stderr)
+            bad += 1
+            continue
+        row = {"image": str(image)}
+        for k, (name, share) in enumerate(classes, 1):
+            row |= {f"class_{k}": name, f"share_{k}": f"{share:.6f}"}
+        rows.append(row)
+    # The names of files keep their bytes, whatever the encoding.
+    write_atomically(path, to_csv(rows).encode("utf-8", "surrogateescape"))
+    print(f"{path}: {len(rows)} images" + (f", {bad} left out" if bad else ""))
 
 
 def export(checkpoint: str, output: str | None) -> int:

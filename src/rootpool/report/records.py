@@ -12,7 +12,15 @@ from typing import Any, TypeAlias
 
 from rootpool.files import write_atomically
 
-__all__ = ["Record", "from_json", "read_json", "read_records", "to_json", "write_records"]
+__all__ = [
+    "Record",
+    "from_json",
+    "read_json",
+    "read_records",
+    "to_csv",
+    "to_json",
+    "write_records",
+]
 
 # Values are numbers, strings, truth values or None; which of them a key holds is known where it is used.
 Record: TypeAlias = dict[str, Any]
@@ -55,7 +63,9 @@ def _changed(content: Any, change: Callable[[Any], Any]) -> Any:
     return change(content)
 
 
-def _to_csv(records: list[Record]) -> str:
+def to_csv(records: Iterable[Record]) -> str:
+    """Records as a table with a column for every key of any of them."""
+    records = list(records)
     columns = list(dict.fromkeys(key for record in records for key in record))
     out = io.StringIO(newline="")
     writer = csv.DictWriter(out, columns, lineterminator="\n")
@@ -87,7 +97,7 @@ def write_records(records: Iterable[Record], path: str | Path) -> None:
     There is one column for every key of any record; a key that a record lacks, or None, is an empty cell
     and is absent when read; text that looks like a number comes back as one.
     """
-    write_atomically(path, _to_csv(list(records)))
+    write_atomically(path, to_csv(records))
 
 
 def read_records(path: str | Path) -> list[Record]:
