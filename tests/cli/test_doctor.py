@@ -1,7 +1,6 @@
 """``rootpool doctor``. Runs with torch alone installed, too."""
 
 import importlib.metadata
-import json
 import subprocess
 import sys
 
@@ -19,15 +18,12 @@ EXTRAS = [
 def test_everything_passes_without_the_extras():
     code = (
         f"import sys; sys.modules.update(dict.fromkeys({EXTRAS}))\n"  # None: importing them fails
-        "from rootpool.cli import main; sys.exit(main(['doctor', '--json']))"
+        "from rootpool.cli import main; sys.exit(main(['doctor']))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    report = json.loads(done.stdout)
-    assert report["passed"]
-    assert report["torch"] == torch.__version__
-    assert [check["about"] for check in report["checks"]] == list(selfcheck.CHECKS)
-    assert all(check["passed"] for check in report["checks"])
+    assert f"torch           {torch.__version__}" in done.stdout
+    assert done.stdout.count("  pass  ") == len(selfcheck.CHECKS)
 
 
 def test_the_page_fits_a_terminal(monkeypatch, capsys):

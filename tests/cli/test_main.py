@@ -103,7 +103,7 @@ def test_ctrl_c_ends_with_130_and_says_how_to_go_on(doctor_raises, capsys):
     [
         (["trian"], "unknown command 'trian'; did you mean train"),
         (["--recip"], "the following arguments are required: COMMAND"),
-        (["doctor", "--jsn"], "unrecognized arguments: --jsn"),
+        (["doctor", "--json"], "unrecognized arguments: --json"),
     ],
 )
 def test_wrong_usage_ends_with_2(arguments, said, capsys):

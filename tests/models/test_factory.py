@@ -299,7 +299,12 @@ def test_impossible_models(arguments, error, message):
         ("patchnet", {"pretrained": True}, ValueError, "patchnet has no ImageNet weights"),
         ("paper/alexnet", {"pretrained": True}, ValueError, "no ImageNet weights; use norm=False"),
         ("paper/alexnet", {"pool": "gap", "reduction": 8}, ValueError, "network has no reduction"),
-        ("patchnet", {"pool": CovariancePool(64), "reduction": 8}, ValueError, "for pools given by"),
+        (
+            "patchnet",
+            {"pool": CovariancePool(64), "reduction": 8},
+            ValueError,
+            "for pools given by",
+        ),
         ("resnet18", {"pretrained": True, "weights": "a"}, ValueError, "weights=..., not both"),
         ("resnet18", {"weights": "nowhere.pth"}, FileNotFoundError, "no file 'nowhere.pth'"),
         ("resnet18", {"global_pool": "avg"}, TypeError, "average pooling is pool='gap'"),

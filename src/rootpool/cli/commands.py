@@ -65,69 +65,32 @@ def _train_arguments(parser: argparse.ArgumentParser) -> None:
     add("--weights", metavar="RUN", help=f"to start from (fine-tuning): {RUN}")
     add("--output", metavar="FOLDER", help="default: runs/RECIPE-METHOD")
     add("--resume", action="store_true", help="continue from last.ckpt in the output folder")
-    add(
-        "--on-bad-image",
-        choices=["raise", "skip"],
-        help="default: raise at the first unreadable image",
-    )
+    add("--on-bad-image", choices=["raise", "skip"], help="an unreadable image (default: raise)")
     add("--show", action="store_true", help="print the effective configuration and stop")
-    add(
-        "overrides",
-        nargs="*",
-        metavar="key=value",
-        help="such as model.lr=0.01 trainer.max_epochs=3",
-    )
+    add("overrides", nargs="*", metavar="key=value", help="such as trainer.max_epochs=3")
 
 
 def _evaluate_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("checkpoint", metavar="RUN", help=RUN)
-    add(
-        "--data",
-        metavar="PATH",
-        help="a data set, or a folder of class folders (default: the data that it was trained on)",
-    )
-    add(
-        "--output",
-        metavar="FOLDER",
-        help="write classes.csv, confusion.csv and confusion.png there",
-    )
-    add(
-        "--mirrored",
-        action="store_true",
-        help="decide by each image and its mirror image together",
-    )
+    add("--data", metavar="PATH", help="a data set, or class folders (default: the run's data)")
+    add("--output", metavar="FOLDER", help="write a page, tables and the confusion matrix there")
+    add("--mirrored", action="store_true", help="decide by each image and its mirror image")
 
 
 def _predict_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("checkpoint", metavar="RUN", help=RUN)
     add("images", nargs="+", metavar="IMAGE", help="a picture, or a folder of pictures")
-    add(
-        "--csv",
-        dest="table",
-        metavar="FILE",
-        help="write a line per image there instead of printing",
-    )
-    add(
-        "--top",
-        dest="count",
-        type=_positive,
-        default=5,
-        metavar="N",
-        help="classes per image (default: %(default)s)",
-    )
+    add("--csv", dest="table", metavar="FILE", help="write a line per image there")
+    add("--top", dest="count", type=_positive, default=5, metavar="N", help="classes (default: 5)")
     add("--on-bad-image", choices=["raise", "skip"], default="raise", help="default: %(default)s")
 
 
 def _export_arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("checkpoint", metavar="RUN", help=RUN)
-    add(
-        "--output",
-        metavar="FILE",
-        help="name.onnx, or name.pt2 for torch.export (default: model.onnx in the folder of the run)",
-    )
+    parser.add_argument("checkpoint", metavar="RUN", help=RUN)
+    files = "name.onnx, or name.pt2 for torch.export (default: model.onnx in the folder of the run)"
+    parser.add_argument("--output", metavar="FILE", help=files)
 
 
 def _no_arguments(parser: argparse.ArgumentParser) -> None:
@@ -146,23 +109,10 @@ def _demo_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _report_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add(
-        "runs",
-        nargs="+",
-        metavar="RUN",
-        help="a folder of 'rootpool train'; the others are compared with the first",
-    )
-    add(
-        "--output",
-        default="report.html",
-        metavar="FILE",
-        help="a name that ends in .html or .md (default: %(default)s)",
-    )
+    add("runs", nargs="+", metavar="RUN", help="a folder; the others are compared with the first")
+    files = "a name that ends in .html or .md (default: %(default)s)"
+    add("--output", default="report.html", metavar="FILE", help=files)
     add("--title", default="Report of training runs", help="of the page (default: %(default)s)")
-
-
-def _doctor_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", dest="as_json", help="print JSON")
 
 
 def _completion_arguments(parser: argparse.ArgumentParser) -> None:
@@ -219,8 +169,8 @@ COMMANDS = {
     ),
     "doctor": Command(
         "print versions and devices and check the numerics: for bug reports",
-        "rootpool doctor\nrootpool doctor --json",
-        _doctor_arguments,
+        "rootpool doctor",
+        _no_arguments,
         "rootpool.cli.doctor:doctor",
         group="explore",
     ),
