@@ -96,7 +96,7 @@ def create_model(
     weights: Any = None,
     **backbone_options: Any,
 ) -> PooledClassifier:
-    """A backbone with covariance pooling in the place of its own.
+    """A backbone with covariance pooling instead of its own.
 
     Args:
         name: a name in ``PRESETS``, a torchvision classifier such as ``"torchvision/alexnet"``, or a
