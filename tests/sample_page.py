@@ -8,7 +8,6 @@ from rootpool.report import (
     Facts,
     Heading,
     Link,
-    List,
     Mono,
     Note,
     Number,
@@ -19,12 +18,9 @@ from rootpool.report import (
     Table,
 )
 from rootpool.report.plots import (
-    confusion_pairs,
     dots_with_spread,
-    learning_curve_panels,
     learning_curves,
     paired_differences,
-    spectrum_over_training,
     speed_bars,
 )
 
@@ -41,17 +37,18 @@ HOSTILE = (
 # Rows for each plot: a method that nobody knows, with a name that must be drawn letter by letter.
 NAME = "$a_1$ <b>"
 RUN = {"run": NAME, "method": "user's own", "seed": 0, "epoch": 0, "step": 0}
-PLOTS = {
-    learning_curves: [RUN | {"val_error": 3.0}],
-    learning_curve_panels: [RUN | {"val_error": 3.0, "method": NAME}],
-    spectrum_over_training: [RUN | {"condition_mean": 3.0}],
-    dots_with_spread: [RUN | {"val_error": 3.0}],
-    paired_differences: [
-        {"label": NAME, "method": "user's own", "mean": 0.5, "low": -1.0, "high": 2.0}
-    ],
-    speed_bars: [{"label": NAME, "method": "user's own", "milliseconds": 1.0}],
-    confusion_pairs: [{"true": NAME, "predicted": "b", "count": 2}],
-}
+PLOTS = [
+    (learning_curves, [RUN | {"val_error": 3.0}], {}),
+    (learning_curves, [RUN | {"val_error": 3.0, "method": NAME}], {"panels": True}),
+    (learning_curves, [RUN | {"condition_mean": 3.0}], {"value": "condition_mean", "x": "step"}),
+    (dots_with_spread, [RUN | {"val_error": 3.0}], {}),
+    (
+        paired_differences,
+        [{"label": NAME, "method": "user's own", "mean": 0.5, "low": -1.0, "high": 2.0}],
+        {},
+    ),
+    (speed_bars, [{"label": NAME, "method": "user's own", "milliseconds": 1.0}], {}),
+]
 
 
 def foreign_figure():
@@ -70,7 +67,7 @@ def full_page():
     page.add(Facts({name: name for name in HOSTILE}))
     for name in HOSTILE:
         page.add(Heading(name), Paragraph((name, Strong(name), Mono(name))), Note(name, "no"))
-        page.add(List([name]), Code(name), Details(name, [Heading(name, 3), Paragraph(name)]))
+        page.add(Code(name), Details(name, [Heading(name, 3), Paragraph(name)]))
         page.add(Paragraph(Link(name, "#" + name)), Paragraph(Link("link", name)))
     page.add(
         Table(
@@ -81,5 +78,5 @@ def full_page():
         ),
         Picture(foreign_figure(), alt=HOSTILE[0], caption=HOSTILE[1]),
     )
-    page.add(*(Picture.of(draw, rows, alt=HOSTILE[1]) for draw, rows in PLOTS.items()))
+    page.add(*(Picture.of(draw, rows, alt=HOSTILE[1], **options) for draw, rows, options in PLOTS))
     return page

@@ -217,7 +217,7 @@ def failure_traces(folder: Path, steps: int = 252, seed: int = 0) -> dict[str, l
     for family, dtype in WATCHED:
         what = {"family": family, "dtype": dtype, "seed": seed, "steps": steps}
         key = stable_key({**what, "versions": versions()})
-        file = folder / f"{family}-{dtype}-{key}.json"
+        file = folder / f"{family}-{dtype}-{key}.csv"
         if not file.is_file():
             write_records(
                 watch_training(Plan(family), "mpn-cov", dtype, seed=seed, steps=steps), file

@@ -219,7 +219,7 @@ def run(
         )
     if shares[0] == 0:
         _note_seconds(folder, name, started)
-    write_records(records(results), folder / f"{name}.json")
+    write_records(records(results), folder / f"{name}.csv")
     measured = [files[k] for k in test.chosen]
     return BirdStudy(chosen, results, splits.classes, measured, _seconds(folder))
 

@@ -10,6 +10,7 @@ import rootpool
 from rootpool.machine import machine
 from rootpool.report import (
     Block,
+    Cell,
     Code,
     Facts,
     Heading,
@@ -25,7 +26,7 @@ from rootpool.report import (
     draw_examples,
     draw_pairs,
 )
-from rootpool.report.plots import confusion_pairs, dots_with_spread, paired_differences
+from rootpool.report.plots import dots_with_spread, paired_differences
 from rootpool.report.statistics import Comparison, compare, describe, tally, tone
 from rootpool.train.data import decode_image
 
@@ -212,20 +213,13 @@ def birds_page(
     if methods is not None:
         _methods(page, methods)
     names = [species(name) for name in main.classes]
-    rows = [
-        {"true": c.true, "predicted": c.predicted, "count": round(c.count, 1), "total": c.total}
-        for c in confusions(of_best, names)
+    rows: list[list[Cell]] = [
+        [c.true, c.predicted, round(c.count, 1), c.total] for c in confusions(of_best, names)[:12]
     ]
     page.add(Heading("What is confused with what"))
     if rows:
-        page.add(
-            Picture.of(
-                confusion_pairs,
-                rows,
-                alt="The pairs of species that are confused most often",
-                caption=f"Test images, mean over {len(of_best)} seeds of the best head.",
-            )
-        )
+        headers = ["species", "taken for", "test images", "of"]
+        page.add(Table(headers, rows, f"Mean over {len(of_best)} seeds of the best head."))
         if photographs:
             page.add(_confused_photographs(main, of_best[0]))
     page.add(

@@ -17,7 +17,6 @@ from rootpool.report.statistics import (
     PairedDifference,
     compare,
     detectable_difference,
-    seeds_needed,
 )
 
 from .published import Source
@@ -206,6 +205,18 @@ def what_seeds_tell(compared: Sequence[PairedDifference]) -> str | None:
         f"differences of {detectable_difference(typical, n):.2f} points (80 % power, median over the "
         f"comparisons); {SMALL:g} points would take {seeds_needed(typical, SMALL)} seeds"
     )
+
+
+def seeds_needed(spread: float, difference: float, power: float = 0.8) -> int:
+    """The number of pairs that tell a difference of this size from zero.
+
+    >>> seeds_needed(0.5, 0.3)
+    24
+    """
+    n = 2
+    while detectable_difference(spread, n, power) > difference:
+        n += 1
+    return n
 
 
 def answers_from_runs(source: Source, rows: Sequence[Mapping[str, Any]]) -> list[Answer]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from rootpool.report.records import Record
-from rootpool.report.timing import time_methods
+from studies.timing import time_methods
 
 from .approximation import approximation_errors
 from .plan import OURS, run_method

@@ -11,10 +11,8 @@ from matplotlib.lines import Line2D
 from rootpool.report import Picture
 from rootpool.report.plots import (
     dots_with_spread,
-    learning_curve_panels,
     learning_curves,
     paired_differences,
-    spectrum_over_training,
     speed_bars,
 )
 from rootpool.report.plots.drawing import WIDE, below, fit, legend, logarithmic, styled
@@ -50,10 +48,11 @@ def curves(value: str, caption: str, *, last_stage: bool = False) -> Draw:
     def draw(result: Result, plan: Plan) -> list[Picture]:
         return [
             Picture.of(
-                learning_curve_panels,
+                learning_curves,
                 # Not every epoch has to be validated.
                 [record for record in result.series["curves"] if value in record],
                 value=value,
+                panels=True,
                 switch_epoch=plan.switch if last_stage else None,
                 decay_epochs=[
                     e for e in plan.milestones if not last_stage or e >= (plan.switch or 0)
@@ -108,9 +107,7 @@ def spectrum(value: str, caption: str) -> Draw:
 
     def draw(result: Result, plan: Plan) -> list[Picture]:
         records = result.series["spectrum"]
-        return [
-            Picture.of(spectrum_over_training, records, value=value, alt=caption, caption=caption)
-        ]
+        return [Picture.of(learning_curves, records, value, x="step", alt=caption, caption=caption)]
 
     return draw
 

@@ -26,7 +26,6 @@ from rootpool.report import (
     Text,
     anchor,
 )
-from rootpool.report.comparisons import half_width
 from rootpool.report.records import Record
 from rootpool.report.statistics import show_p
 from rootpool.train import families
@@ -230,7 +229,8 @@ def _comparisons(result: Result) -> list[Block]:
                 " Intervals (95 %) of differences: over other seeds, and paired over other images."
             )
             for row, record in zip(rows, records, strict=True):
-                row.insert(3, half_width(record.get("over_images")))
+                reach = record.get("over_images")
+                row.insert(3, None if reach is None else f"± {reach:.2f}")
         tables.append(Table(names, rows, caption))
     return [Details("All comparisons", tables)] if tables else []
 

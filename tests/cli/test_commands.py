@@ -51,11 +51,23 @@ def coloured(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_training_leaves_checkpoints_records_and_its_configuration(trained):
+@pytest.mark.filterwarnings("ignore:this training never switches")
+def test_a_run_is_neither_overwritten_nor_trained_further_than_it_should(trained, capsys):
     found = {path.name for path in trained.iterdir()}
     assert {"last.ckpt", "best.ckpt", "history.csv", "config.yaml"} <= found
     assert "switch_epoch: 5" in (trained / "config.yaml").read_text()
     assert len((trained / "history.csv").read_text().splitlines()) == 2
+    before = (trained / "last.ckpt").read_bytes()
+    assert run("train", "patches", f"--output={trained}", *FAST) == 1
+    assert "already contains a run; continue it with --resume" in capsys.readouterr().err
+    assert (trained / "last.ckpt").read_bytes() == before
+
+    def weights():
+        return torch.load(trained / "last.ckpt", weights_only=True)["state_dict"]
+
+    before = weights()
+    assert run("train", "patches", "--hybrid", f"--output={trained}", "--resume", *FAST) == 0
+    assert all(torch.equal(value, before[key]) for key, value in weights().items())
 
 
 @pytest.mark.slow
@@ -81,25 +93,6 @@ def test_the_profiler_of_lightning_is_heard(tmp_path, caplog):
     arguments = [*FAST, "trainer.limit_val_batches=1", "trainer.profiler=simple"]
     assert run("train", "patches", "--method=gap", f"--output={tmp_path / 'run'}", *arguments) == 0
     assert "FIT Profiler Report" in caplog.text
-
-
-@pytest.mark.slow
-def test_a_folder_with_a_run_is_not_overwritten(trained, capsys):
-    before = (trained / "last.ckpt").read_bytes()
-    assert run("train", "patches", f"--output={trained}", *FAST) == 1
-    assert "already contains a run; continue it with --resume" in capsys.readouterr().err
-    assert (trained / "last.ckpt").read_bytes() == before
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:this training never switches")
-def test_resuming_a_finished_run_changes_nothing(trained):
-    def weights():
-        return torch.load(trained / "last.ckpt", weights_only=True)["state_dict"]
-
-    before = weights()
-    assert run("train", "patches", "--hybrid", f"--output={trained}", "--resume", *FAST) == 0
-    assert all(torch.equal(value, before[key]) for key, value in weights().items())
 
 
 @pytest.mark.slow
@@ -173,17 +166,10 @@ def test_mistakes_are_explained(arguments, message, capsys):
 @pytest.mark.slow
 def test_a_checkpoint_of_other_classes_is_refused(coloured, tmp_path, capsys):
     checkpoint = coloured / "run" / "last.ckpt"
-    assert (
-        run("evaluate", checkpoint, f"--data={make_image_tree(tmp_path / 'two', classes=2)}") == 1
-    )
-    assert "knows 3 classes, the data has 2" in capsys.readouterr().err
-    assert (
-        run("evaluate", checkpoint, f"--data={make_image_tree(tmp_path / 'other', classes=3)}") == 1
-    )
-    assert "3 classes of the data have other names" in capsys.readouterr().err
-
-
-def test_a_file_that_is_no_checkpoint(tmp_path, capsys):
+    for count, message in ((2, "knows 3 classes, the data has 2"), (3, "have other names")):
+        data = make_image_tree(tmp_path / f"{count}", classes=count)
+        assert run("evaluate", checkpoint, f"--data={data}") == 1
+        assert message in capsys.readouterr().err
     (tmp_path / "file.ckpt").write_bytes(b"no checkpoint")
     assert run("evaluate", tmp_path / "file.ckpt") == 1
     assert "is not a checkpoint of rootpool train" in capsys.readouterr().err

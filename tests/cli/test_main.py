@@ -56,9 +56,8 @@ def test_an_error_is_one_line(error, text, doctor_raises, capsys):
 def test_an_error_of_several_lines_keeps_them(doctor_raises, capsys):
     doctor_raises(ValueError("the folder has no images\n- train/ is empty\n- val/ is missing"))
     assert main(["doctor"]) == 1
-    lines = capsys.readouterr().err.splitlines()
-    assert lines[0] == "rootpool: the folder has no images"
-    assert [line.strip() for line in lines[1:]] == ["- train/ is empty", "- val/ is missing"]
+    lines = [line.strip() for line in capsys.readouterr().err.splitlines()]
+    assert lines == ["rootpool: the folder has no images", "- train/ is empty", "- val/ is missing"]
 
 
 def test_an_error_in_a_loading_process_is_shown_without_its_traceback(doctor_raises, capsys):
@@ -98,12 +97,33 @@ def test_ctrl_c_ends_with_130_and_says_how_to_go_on(doctor_raises, capsys):
     assert capsys.readouterr().err == "rootpool: stopped; try again\n"
 
 
-@pytest.mark.parametrize("arguments", [[], ["trian"], ["train", "--recip"], ["doctor", "--jsn"]])
-def test_wrong_usage_ends_with_2(arguments, capsys):
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["trian"], "unknown command 'trian'; did you mean train"),
+        (["--recip"], "the following arguments are required: COMMAND"),
+        (["doctor", "--json"], "unrecognized arguments: --json"),
+    ],
+)
+def test_wrong_usage_ends_with_2(arguments, said, capsys):
     with pytest.raises(SystemExit) as end:
         main(arguments)
     assert end.value.code == 2
-    assert "usage: rootpool" in capsys.readouterr().err
+    shown = capsys.readouterr().err
+    assert "usage: rootpool" in shown
+    assert said in shown
+
+
+def test_without_a_command_there_is_help_by_group(capsys):
+    assert main([]) == 0
+    out = capsys.readouterr().out
+    use, explore = out.split("use:\n")[1].split("explore:\n")
+    assert re.findall(r"^  (\w+)  ", use, re.MULTILINE) == [
+        *("train", "evaluate", "predict", "export", "report")
+    ]
+    assert re.findall(r"^  (\w+)  ", explore.split("options:")[0], re.MULTILINE) == [
+        *("recipes", "doctor", "demo", "completion")
+    ]
 
 
 @pytest.mark.parametrize("flag", ["-V", "--version"])

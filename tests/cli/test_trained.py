@@ -131,6 +131,11 @@ def test_bad_images_and_empty_folders_of_a_prediction(colours, tmp_path, capsys)
     good = colours / "photos" / "red" / "0.jpg"
     assert run("predict", colours / "run", tmp_path) == 1
     assert "the file is empty" in capsys.readouterr().err
+    table = tmp_path / "guesses.csv"
+    table.write_text("of before")
+    assert run("predict", colours / "run", good, tmp_path, "--csv", table) == 1
+    assert table.read_text() == "of before"
+    capsys.readouterr()
     assert run("predict", colours / "run", tmp_path, good, "--on-bad-image", "skip") == 0
     out = capsys.readouterr().out
     assert "left out" in out

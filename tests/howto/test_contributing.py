@@ -1,32 +1,128 @@
-"""CONTRIBUTING and ARCHITECTURE keep their word: their code runs, and what they name exists."""
+"""CONTRIBUTING and ARCHITECTURE keep their word: their examples run, and what they name exists."""
 
 import re
+import runpy
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import tomllib
+import torch
+
+import matrices
+import rootpool.linalg.rules
+import rootpool.nn.follow_ups
+import rootpool.train.data.layouts
+import rootpool.train.data.readers
+from images import class_names, save_image
+from rootpool.cli import main
+from rootpool.linalg import RULES, eigh
+from rootpool.models import create_model, load_checkpoint, save_checkpoint
+from rootpool.nn import METHODS, CovariancePool, register
+from rootpool.train import build, load_recipe, recipe, resolve
+from rootpool.train.data import LAYOUTS, open_splits
 
 ROOT = Path(__file__).parents[2]
 PAGES = {
     name: (ROOT / f"{name}.md").read_text(encoding="utf-8")
     for name in ("CONTRIBUTING", "ARCHITECTURE")
 }
-TEXT = PAGES["CONTRIBUTING"]
-QUOTED = re.findall(r"^<!-- from (\S+) -->\n```\w+\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
 FOLDERS = "src|studies|tests|docs|scripts|benchmarks|examples|\\.ci"
 
 
-@pytest.mark.parametrize(("path", "code"), QUOTED, ids=[path for path, _ in QUOTED])
-def test_example_is_in_its_file(path, code):
-    assert code in (ROOT / path).read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize("kind", ["gradient rule", "pooling method", "data set", "entry", "recipe"])
-def test_each_addition_has_an_example(kind):
-    (section,) = re.findall(
-        rf"^### [^\n]*{kind}[^\n]*\n(.*?)(?=^##)", TEXT, re.MULTILINE | re.DOTALL
+def example(kind):
+    """The block of code in the section on such an addition."""
+    section = re.search(
+        rf"^### How to add an? {kind}\n.*?^```\w+\n(.*?)^```", PAGES["CONTRIBUTING"], re.M | re.S
     )
-    assert "<!-- from tests/" in section
+    return section[1]
+
+
+def added_to(kind, *modules):
+    """The names of an example that is written at the end of these modules."""
+    scope = {name: value for module in modules for name, value in vars(module).items()}
+    exec(example(kind), scope)
+    return scope
+
+
+def readme_table(name):
+    return runpy.run_path(str(ROOT / "scripts" / "site_tables.py"))[name]()
+
+
+def test_a_gradient_rule(monkeypatch):
+    Bounded = added_to("gradient rule", rootpool.linalg.rules)["Bounded"]
+    monkeypatch.setitem(RULES, "bounded", Bounded)
+    for kind in matrices.SPECTRA:
+        lam = matrices.spectrum(kind)
+        K = Bounded()(lam)
+        assert torch.equal(K, -K.mT)
+        assert K.isfinite().all()
+        assert torch.allclose(Bounded()(4 * lam), K / 4)
+    A = torch.diag(torch.tensor([1.0, 1.0 + 1e-12, 3.0], dtype=torch.float64)).requires_grad_()
+    _, U = eigh(A, rule="bounded")
+    U[0, 0].backward()
+    assert A.grad.abs().max() <= 1e6
+    with pytest.raises(ValueError, match="bounded"):
+        eigh(A, rule="bounde")
+    assert "| `bounded` | `Bounded(ratio=1000000.0)` | 0 | when the scale" in readme_table("rules")
+
+
+def test_a_pooling_method(tmp_path):
+    Shrinkage = added_to("pooling method", rootpool.linalg, rootpool.nn.follow_ups)["Shrinkage"]
+    with mock.patch.dict(METHODS):
+        register(Shrinkage)
+        features = torch.randn(2, 6, 4, dtype=torch.float64, requires_grad=True)
+        assert torch.autograd.gradcheck(CovariancePool(6, "shrinkage"), features)
+        save_checkpoint(create_model("patchnet", "shrinkage", 4), tmp_path / "own.safetensors")
+        assert load_checkpoint(tmp_path / "own.safetensors").pool.method == Shrinkage()
+        module, _ = build(resolve(recipe("patches", "shrinkage", hybrid=True).config))
+        assert module.model.pool.method == Shrinkage()
+        rows = readme_table("methods")
+    assert "`Shrinkage(share=0.1)`" in rows
+    assert "with many channels and few positions" in rows
+
+
+@pytest.mark.slow
+def test_a_data_set(tmp_path, monkeypatch, capsys):
+    modules = rootpool.train.data.readers, rootpool.train.data.layouts
+    layout = added_to("data set", *modules)["TAB_SEPARATED"]
+    monkeypatch.setattr("rootpool.train.data.layouts.LAYOUTS", [*LAYOUTS, layout])
+    root, rows = tmp_path / "data", []
+    for split in ("train", "val"):
+        for label, name in enumerate(class_names(2)):
+            file = f"{split}-{name}.jpg"
+            save_image(root / "pictures" / file, label, 2, (40, 32), seed=0)
+            rows.append(f"{split}\t{name}\t{file}")
+    (root / "labels.tsv").write_text("\n".join(rows), encoding="utf-8")
+    splits = open_splits(root, train_transform=lambda x: x, val_transform=lambda x: x)
+    assert (splits.name, splits.classes) == ("tab-separated", ("class00", "class01"))
+    assert [label for _, label in splits.train] == [0, 1]
+    (tmp_path / "mine.yaml").write_text(
+        "model: {backbone: resnet10t, method: gap}\n"
+        "data: {resize: 32, crop: 32, batch_size: 2, workers: 0}\n"
+        "trainer: {max_epochs: 1, accelerator: cpu}\n"
+    )
+    arguments = [str(tmp_path / "mine.yaml"), f"--data={root}", f"--output={tmp_path / 'run'}"]
+    assert main(["train", *arguments]) == 0
+    assert "tab-separated: 2 images for training" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_a_recipe(tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text(example("recipe"))
+    loaded = load_recipe(str(file)).config["model"]
+    assert loaded["backbone"] == "patchnet"  # of the family
+    assert loaded["method_options"] == {"bound": 1e8}
+    fast = ["trainer.limit_train_batches=2", "trainer.limit_val_batches=1"]
+    assert main(["train", str(file), f"--output={tmp_path / 'run'}", *fast]) == 0
+    assert len((tmp_path / "run" / "history.csv").read_text().splitlines()) == 1 + 3
+
+
+def test_an_entry_of_the_paper():
+    """It is run in a file of its own."""
+    file = ROOT / "tests" / "howto" / "test_add_paper_entry.py"
+    assert example("entry of the paper") in file.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -1,6 +1,6 @@
-import copy
 import importlib
 import sys
+from functools import partial
 
 import pytest
 import timm
@@ -11,7 +11,7 @@ from torch import nn
 import matrices
 from rootpool.models import PRESETS, create_model, list_models
 from rootpool.models.torchvision_backbones import torchvision_backbone
-from rootpool.nn import METHODS, CovariancePool, Exact, SVDTrunc
+from rootpool.nn import METHODS, CovariancePool, Exact, SVDTrunc, covariance_pool
 
 # name -> (options, image size, shape of the map). Small images keep the test short.
 NETWORKS = {
@@ -37,68 +37,50 @@ def images(model, size, batch=2):
     return matrices.random(batch, channels, size, size, dtype=torch.float32)
 
 
+def map_by_hand(model, x):
+    """What the original network gives before its pooling, with the channels in the second place."""
+    body = model.backbone.body
+    features = getattr(body, "forward_features", body)(x)
+    if features.dim() == 3:
+        return features[:, body.num_prefix_tokens :].mT
+    return features.movedim(-1, 1) if getattr(body, "output_fmt", "") == "NHWC" else features
+
+
 @pytest.mark.parametrize("name", NETWORKS)
 def test_real_networks(name):
     torch.manual_seed(0)
     options, size, shape = NETWORKS[name]
     model = create_model(name, "exact", 5, reduction=16, **options)
     x = images(model, size, batch=3)
-    assert model.forward_features(x).shape == (3, *shape)
-    assert model.backbone.num_features == shape[0]
-    logits = model(x)
-    assert logits.shape == (3, model.num_classes) == (3, 5)
-    nn.functional.cross_entropy(logits, torch.arange(3)).backward()
+    nn.functional.cross_entropy(model(x), torch.arange(3)).backward()
     for key, parameter in model.named_parameters():
         assert parameter.grad is not None, key
         assert parameter.grad.isfinite().all(), key
 
     model.eval()
+    features = map_by_hand(model, x)
+    assert features.shape == (3, *shape)
+    flat = features.flatten(2).unsqueeze(
+        -1
+    )  # a 1 x 1 convolution does not mind where positions are
+    pooled = covariance_pool(model.pool.reduction(flat))
+    torch.testing.assert_close(model(x), model.classifier(pooled), rtol=1e-3, atol=1e-4)
     other = create_model(name, "svd-pade", 5, reduction=16, **options).eval()
     other.load_state_dict(model.state_dict())  # trained with one method, loaded with another
-    before = copy.deepcopy(other.state_dict())
     other.pool.method = "exact"
     assert torch.equal(other(x), model(x))
-    assert all(torch.equal(value, before[key]) for key, value in other.state_dict().items())
 
 
-def test_features_are_those_before_the_models_own_pooling():
-    for name in ("resnet18", "torchvision/resnet18", "torchvision/densenet121"):
-        model = create_model(name, "gap", 5).eval()
-        plain = name.removeprefix("torchvision/")
-        if plain == name:
-            original = timm.create_model(name, num_classes=5).eval()
-            original.load_state_dict(model.backbone.body.state_dict(), strict=False)
-        else:
-            original = torchvision.models.get_model(plain, num_classes=5).eval()
-            original.load_state_dict(model.backbone.body.state_dict(), strict=False)
-        last = original.classifier if "densenet" in name else original.fc
-        last.load_state_dict(model.classifier.state_dict())
-        x = matrices.random(2, 3, 64, 64, dtype=torch.float32)
-        assert torch.allclose(model(x), original(x), rtol=1e-4, atol=1e-5), name
-
-
-def test_tokens_are_positions_without_class_and_register_tokens():
-    model = create_model("vit_tiny_patch16_224", "gap", 3, img_size=64, reg_tokens=2).eval()
-    body = model.backbone.body
-    assert body.num_prefix_tokens == 3
+@pytest.mark.parametrize("name", ["resnet18", "torchvision/resnet18", "torchvision/densenet121"])
+def test_features_are_those_before_the_models_own_pooling(name):
+    model = create_model(name, "gap", 5).eval()
+    library = torchvision.models.get_model if "/" in name else timm.create_model
+    original = library(name.removeprefix("torchvision/"), num_classes=5).eval()
+    original.load_state_dict(model.backbone.body.state_dict(), strict=False)
+    last = original.classifier if "densenet" in name else original.fc
+    last.load_state_dict(model.classifier.state_dict())
     x = matrices.random(2, 3, 64, 64, dtype=torch.float32)
-    tokens = body.forward_features(x)
-    assert torch.equal(model.pool(model.forward_features(x)), tokens[:, 3:].mean(1))
-
-
-@pytest.mark.parametrize("pool", [*METHODS, "gap"])
-def test_every_method_by_name(pool):
-    model = create_model("patchnet", pool, 18, norm=False)
-    assert model(torch.rand(2, 1, 28, 28)).shape == (2, 18)
-    assert getattr(model.pool.method, "name", model.pool.method) == pool
-
-
-def test_pools_as_values_and_modules():
-    assert create_model("patchnet", SVDTrunc(bound=1e8)).pool.method == SVDTrunc(bound=1e8)
-    pool = CovariancePool(64, "isqrt-cov", reduction=8, output="matrix")
-    model = create_model("patchnet", pool, 3)
-    assert model.pool is pool
-    assert model(torch.rand(2, 1, 28, 28)).shape == (2, 3)
+    assert torch.allclose(model(x), original(x), rtol=1e-4, atol=1e-5)
 
 
 class Corners(nn.Module):
@@ -108,8 +90,29 @@ class Corners(nn.Module):
         return features[:, :6, 0, 0]
 
 
-def test_any_module_with_out_features_is_a_pool():
-    assert create_model("patchnet", Corners(), 3)(torch.rand(2, 1, 28, 28)).shape == (2, 3)
+def whole_matrices(features):
+    return covariance_pool(features, "isqrt-cov", output="matrix").flatten(1)
+
+
+@pytest.mark.parametrize(
+    ("pool", "expected"),
+    [
+        *((name, partial(covariance_pool, method=name)) for name in METHODS),
+        ("gap", lambda features: features.mean((2, 3))),
+        (SVDTrunc(bound=1e8), partial(covariance_pool, method=SVDTrunc(bound=1e8))),
+        (CovariancePool(64, "isqrt-cov", output="matrix"), whole_matrices),
+        (Corners(), Corners()),
+    ],
+    ids=str,
+)
+def test_pools_by_name_as_values_and_as_modules(pool, expected):
+    torch.manual_seed(0)
+    model = create_model("patchnet", pool, 18).eval()
+    x = torch.rand(2, 1, 28, 28)
+    pooled = expected(model.backbone.body(x))
+    torch.testing.assert_close(model(x), model.classifier(pooled), rtol=1e-4, atol=1e-5)
+    if isinstance(pool, str):
+        assert getattr(model.pool.method, "name", model.pool.method) == pool
 
 
 @pytest.mark.parametrize(
@@ -145,11 +148,17 @@ KINDS += ["mobilenet_v3_small", "regnet_y_400mf", "resnet18", "shufflenet_v2_x0_
 
 @pytest.mark.parametrize("name", KINDS)
 def test_kinds_of_torchvision(name):
-    assert f"torchvision/{name}" in list_models()
-    backbone = torchvision_backbone(name)
-    features = backbone(matrices.random(2, 3, 64, 64, dtype=torch.float32))
-    assert features.shape[:2] == (2, backbone.num_features)
-    assert features.dim() == 4
+    """The map is what the original network gives to its own head, seen by a hook."""
+    original = torchvision.models.get_model(name).eval()
+    backbone = torchvision_backbone(name).eval()
+    backbone.body.load_state_dict(original.state_dict(), strict=False)
+    x, seen = matrices.random(2, 3, 64, 64, dtype=torch.float32), []
+    last = list(backbone.body.named_children())[-1][0]
+    original.get_submodule(last).register_forward_hook(lambda *args: seen.append(args[-1]))
+    original(x)
+    features = backbone(x)
+    torch.testing.assert_close(features, seen[0])
+    assert features.shape[1] == backbone.num_features
     features.square().sum().backward()
     assert all(parameter.grad is not None for parameter in backbone.parameters())
 
@@ -286,35 +295,21 @@ def test_impossible_models(arguments, error, message):
     ("name", "options", "error", "message"),
     [
         ("patchnet", {"stride": 1}, TypeError, "patchnet has no option 'stride'; it has norm"),
-        (
-            "paper/resnet50",
-            {"last_stride": 3},
-            ValueError,
-            r"last_stride must be 2 .* got 3",
-        ),
+        ("paper/resnet50", {"last_stride": 3}, ValueError, r"last_stride must be 2 .* got 3"),
         ("patchnet", {"pretrained": True}, ValueError, "patchnet has no ImageNet weights"),
+        ("paper/alexnet", {"pretrained": True}, ValueError, "no ImageNet weights; use norm=False"),
+        ("paper/alexnet", {"pool": "gap", "reduction": 8}, ValueError, "network has no reduction"),
         (
-            "paper/alexnet",
-            {"pretrained": True},
+            "patchnet",
+            {"pool": CovariancePool(64), "reduction": 8},
             ValueError,
-            "with batch norm has no ImageNet weights; use norm=False",
+            "for pools given by",
         ),
-        (
-            "resnet18",
-            {"pretrained": True, "weights": "a"},
-            ValueError,
-            "pretrained=True or weights=..., not both",
-        ),
+        ("resnet18", {"pretrained": True, "weights": "a"}, ValueError, "weights=..., not both"),
         ("resnet18", {"weights": "nowhere.pth"}, FileNotFoundError, "no file 'nowhere.pth'"),
+        ("resnet18", {"global_pool": "avg"}, TypeError, "average pooling is pool='gap'"),
     ],
 )
 def test_impossible_options(name, options, error, message):
     with pytest.raises(error, match=message):
-        create_model(name, "exact", 2, **options)
-
-
-def test_reduction_where_it_has_no_place():
-    with pytest.raises(ValueError, match="set it in the module itself"):
-        create_model("patchnet", CovariancePool(64), reduction=8)
-    with pytest.raises(ValueError, match="original pooling of this network has no reduction"):
-        create_model("paper/alexnet", "gap", 2, reduction=8)
+        create_model(name, num_classes=2, **options)

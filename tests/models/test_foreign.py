@@ -198,7 +198,7 @@ def test_into_a_given_network_and_the_old_form_of_files(tmp_path):
     [
         (256, 32896, "CovariancePool"),  # as their scripts make it
         (None, 32896, "CovariancePool"),  # as the paper has it
-        (None, 9216, "FlatPool"),  # vanilla
+        (None, 9216, "FlatPool"),  # the original network
         (256, 65536, "CovariancePool"),  # whole matrices
     ],
 )
@@ -209,7 +209,7 @@ def test_heads_of_alexnet_by_shape(reduced, width, expected):
         parts["classifier.0.weight"] = torch.empty(4096, width)
         if reduced:
             parts["representation.conv_dr_block.0.weight"] = torch.empty(reduced, 256, 1, 1)
-        model = build_network(parts, "svd-pade", None, mpncovresnet=False)
+        model = build_network(parts, None, None, mpncovresnet=False)
     assert type(model.pool).__name__ == expected
     assert model.pool.out_features == model.classifier[0].in_features == width
     assert (getattr(model.pool, "channels", None) == 256) is (expected == "CovariancePool")
@@ -218,11 +218,23 @@ def test_heads_of_alexnet_by_shape(reduced, width, expected):
 def test_resnet101_and_a_plain_resnet_by_shape():
     with torch.device("meta"):
         parts, inner = three_parts(torchvision.models.resnet101().state_dict())
-        model = build_network(parts, "exact", None, mpncovresnet=inner)
+        model = build_network(parts, None, None, mpncovresnet=inner)
     assert model.spec.name == "paper/resnet101"
     assert model.spec.options == {"last_stride": 2}
     assert model.pool.method == "gap"
     assert model.num_classes == 1000
+
+
+def test_averages_do_not_become_covariances(tmp_path):
+    path = tmp_path / "resnet50.pth"
+    torch.save(torchvision.models.resnet50(num_classes=2).state_dict(), path)
+    assert load_checkpoint(path, pool="gap").pool.method == "gap"
+    with pytest.raises(ValueError, match=r"takes averages of 2048 channels, so that pool='exact'"):
+        load_checkpoint(path, pool="exact")
+    torch.manual_seed(0)
+    advised = create_model("paper/resnet50", "exact", 2, weights=path)
+    kept = torch.load(path)["layer4.2.conv3.weight"]
+    assert torch.equal(advised.backbone.body.layer4[2].conv3.weight, kept)
 
 
 def test_unmatched_names_of_a_foreign_file_are_listed(tmp_path):

@@ -43,10 +43,22 @@ def test_rates_act():
         assert torch.allclose(p, before[key] - rate * p.grad, rtol=1e-5, atol=1e-7), key
 
 
-@pytest.mark.parametrize("frozen", ["backbone", "pool"])
-def test_frozen_parameters_are_left_out(frozen):
+def test_frozen_parameters_are_left_out():
     model = create_model("patchnet", "exact", 3, reduction=8)
-    getattr(model, frozen).requires_grad_(False)
-    assert frozen not in names_of(model, parameter_groups(model))
+    model.backbone.requires_grad_(False)
     model.classifier.bias.requires_grad_(False)
-    assert names_of(model, parameter_groups(model))["classifier"] == {"classifier.weight"}
+    members = names_of(model, parameter_groups(model))
+    assert members.keys() == {"pool", "classifier"}
+    assert members["classifier"] == {"classifier.weight"}
+
+
+@pytest.mark.parametrize("tokens", ["patches", "class+patches"])
+def test_weight_decay_spares_norms_biases_and_what_timm_names(tokens):
+    options = {"depth": 1, "reduction": 4, "tokens": tokens}
+    model = create_model("vit_tiny_patch16_224", num_classes=2, **options)
+    groups = parameter_groups(model, decay_norms=False)
+    spared = {p for group in groups if group.get("weight_decay") == 0 for p in group["params"]}
+    assert model.backbone.body.pos_embed in spared
+    assert all((p.dim() <= 1) == (p in spared) for p in model.classifier.parameters())
+    grouped = [id(p) for group in groups for p in group["params"]]
+    assert sorted(grouped) == sorted(id(p) for p in model.parameters())

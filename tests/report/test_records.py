@@ -13,43 +13,30 @@ RECORDS = [
 ]
 
 
-@pytest.mark.parametrize("name", ["records.csv", "records.json", "new/folder/records.csv"])
+@pytest.mark.parametrize("name", ["records.csv", "new/folder/records.csv"])
 def test_what_is_written_is_read(tmp_path, name):
     write_records(RECORDS, tmp_path / name)
     got = read_records(tmp_path / name)
     assert got == RECORDS
     assert [type(v) for v in got[1].values()] == [type(v) for v in RECORDS[1].values()]
-    assert os.listdir((tmp_path / name).parent) == ["records" + (tmp_path / name).suffix]
+    assert os.listdir((tmp_path / name).parent) == ["records.csv"]
 
 
-@pytest.mark.parametrize("name", ["records.csv", "records.json"])
-def test_nan_and_nothing(tmp_path, name):
-    write_records([{"x": math.nan}], tmp_path / name)
-    assert math.isnan(read_records(tmp_path / name)[0]["x"])
-    write_records([], tmp_path / name)
-    assert read_records(tmp_path / name) == []
+def test_nan_nothing_and_none(tmp_path):
+    write_records([{"x": math.nan}, {"x": None, "y": 1}], tmp_path / "r.csv")
+    first, second = read_records(tmp_path / "r.csv")
+    assert math.isnan(first["x"])
+    assert second == {"y": 1}
+    write_records([], tmp_path / "r.csv")
+    assert read_records(tmp_path / "r.csv") == []
 
 
-def test_json_is_strict(tmp_path):
-    write_records([{"x": math.nan, "y": None}], tmp_path / "r.json")
-
+def test_json_is_strict():
     def refuse(constant):
         raise AssertionError(f"{constant} is not JSON")
 
-    text = (tmp_path / "r.json").read_text()
+    text = to_json([{"x": math.nan, "y": None}])
     assert json.loads(text, parse_constant=refuse) == [{"x": "NaN", "y": None}]
-
-
-def test_none_is_absent_in_csv(tmp_path):
-    write_records([{"x": None, "y": 1}], tmp_path / "r.csv")
-    assert read_records(tmp_path / "r.csv") == [{"y": 1}]
-
-
-def test_unknown_format(tmp_path):
-    with pytest.raises(ValueError, match=r"records are in files .json or .csv, got 'r.xlsx'"):
-        write_records([], tmp_path / "r.xlsx")
-    with pytest.raises(ValueError, match=r"got 'r'"):
-        read_records(tmp_path / "r")
 
 
 DAMAGED = {"depth": "[" * 100_000, "cut": '[{"a": 1', "number": "3", "bytes": "\udcff\udcfe"}
@@ -59,19 +46,20 @@ DAMAGED = {"depth": "[" * 100_000, "cut": '[{"a": 1', "number": "3", "bytes": "\
 def test_files_that_hold_something_else(tmp_path, text):
     path = tmp_path / "result.json"
     path.write_text(text, errors="surrogateescape")
-    with pytest.raises(ValueError, match=r"result\.json does not contain records \("):
-        read_records(path)
     with pytest.raises(ValueError, match=r"result\.json is corrupt .*; delete it and it will"):
         read_json(path, "label")
+
+
+def test_a_damaged_table_is_named(tmp_path):
+    (tmp_path / "r.csv").write_bytes(b"\xff\xfe")
+    with pytest.raises(ValueError, match=r"r\.csv does not contain records \("):
+        read_records(tmp_path / "r.csv")
 
 
 def test_results_keep_numbers_that_are_not_finite(tmp_path):
     result = {"label": "x", "curves": [{"loss": math.inf}, {"loss": -math.inf}], "seconds": 1.5}
     (tmp_path / "result.json").write_text(to_json(result))
     assert read_json(tmp_path / "result.json", "label") == result
-    # As earlier versions wrote them.
-    (tmp_path / "result.json").write_text('{"loss": NaN}')
-    assert math.isnan(read_json(tmp_path / "result.json")["loss"])
 
 
 def test_a_result_without_its_parts(tmp_path):

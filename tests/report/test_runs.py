@@ -31,25 +31,18 @@ def rows(page, heading):
 
 
 def test_runs_that_differ_only_in_their_seed_are_one_group(tmp_path):
-    folders = [
-        make_run(tmp_path / f"{method}-{seed}", [30.0], seed=seed, method=method)
-        for method in ("exact", "user's own")
-        for seed in (0, 1)
+    choices = [(0.1, 0), (0.2, 0), (0.2, 1), (0.2, 1)]
+    runs = [
+        read_run(make_run(tmp_path / f"{k}", [1.0], lr=lr, seed=seed))
+        for k, (lr, seed) in enumerate(choices)
     ]
-    groups = group_runs([read_run(folder) for folder in folders])
-    assert [(group.label, len(group.runs)) for group in groups] == [("exact", 2), ("user's own", 2)]
-
-
-def test_the_same_seed_twice_is_not_a_repetition(tmp_path):
-    runs = [read_run(make_run(tmp_path / name, [30.0])) for name in ("a", "b")]
-    labels = [group.label for group in group_runs(runs)]
-    assert labels == [str(tmp_path / "a"), str(tmp_path / "b")]
-
-
-def test_labels_name_every_setting_that_differs(tmp_path):
-    choices = [(0.1, 0), (0.2, 0), (0.2, 1)]
-    runs = [read_run(make_run(tmp_path / f"{lr}-{s}", [1.0], lr=lr, seed=s)) for lr, s in choices]
-    assert [group.label for group in group_runs(runs)] == ["lr 0.1", "lr 0.2"]
+    found = [(group.label, len(group.runs)) for group in group_runs(runs)]
+    # The same seed again is not a repetition.
+    assert found == [("lr 0.1", 1), ("lr 0.2", 2), (str(tmp_path / "3"), 1)]
+    named = group_runs(runs, ["mine", "yours", "mine", "yours"])
+    assert [(group.label, len(group.runs)) for group in named] == [("mine", 2), ("yours", 2)]
+    alike = group_runs([runs[0], runs[0]])
+    assert [group.label for group in alike] == [str(tmp_path / "0")] * 2
 
 
 def test_final_and_best_errors(tmp_path):
@@ -57,8 +50,8 @@ def test_final_and_best_errors(tmp_path):
     make_run(tmp_path / "b", [40.0, 25.0], method="gap")
     page = runs_page([tmp_path / "a", tmp_path / "b"])
     _, _, first, second = rows(page, "Errors")
-    assert first[1:] == ["1", "3", "30.00", "20.00", "1", "15.00"]
-    assert second[1:] == ["1", "2", "25.00", "25.00", "1", "12.50"]
+    assert first[1:] == ["1", "3", "30.00", "20.00", "2", "15.00"]
+    assert second[1:] == ["1", "2", "25.00", "25.00", "2", "12.50"]
     assert "Differences" not in page.markdown()  # one seed each
 
 
@@ -127,17 +120,19 @@ def test_the_result_of_a_run_that_has_ended(tmp_path):
     assert group_runs([read_run(hybrid)])[0].tags["protocol"] == "hybrid"
 
 
-def test_labels_that_are_given_make_the_groups(tmp_path):
-    runs = [read_run(make_run(tmp_path / f"{s}", [30.0], seed=s)) for s in range(3)]
-    groups = group_runs(runs, ["mine", "yours", "mine"])
-    assert [(group.label, len(group.runs)) for group in groups] == [("mine", 2), ("yours", 1)]
+def test_a_run_that_diverged_in_its_first_epoch_is_on_the_page(tmp_path):
+    make_run(tmp_path / "a", [40.0, 20.0])
+    folder = make_run(tmp_path / "b", [], method="mpn-cov")
+    end = {"seconds": 1.0, "classes": 9, "images": None, "missed": None}
+    (folder / "result.json").write_text(to_json(end | {"diverged": {"epoch": 0, "step": 4}}))
+    page = runs_page([tmp_path / "a", folder])
+    assert [row[2:4] for row in rows(page, "Errors")[2:]] == [["2", "20.00"], ["0", "–"]]
 
 
-def test_a_damaged_result_is_named(tmp_path):
-    folder = make_run(tmp_path / "a", [40.0])
-    (folder / "result.json").write_text("{")
-    with pytest.raises(ValueError, match=r"result\.json is corrupt"):
-        runs_page([folder])
+def test_a_folder_that_is_given_twice_counts_once(tmp_path, capsys):
+    run = str(make_run(tmp_path / "a", [40.0]))
+    assert cli.main(["report", run, f"{run}/", "--output", str(tmp_path / "r.md")]) == 0
+    assert "1 run of 1 configuration." in (tmp_path / "r.md").read_text()
 
 
 def test_spectra_and_timing_where_they_were_recorded(tmp_path):
@@ -171,11 +166,14 @@ def test_errors_say_which_folder_is_not_a_run(tmp_path, capsys):
     (unfinished / "history.csv").unlink()
     damaged = make_run(tmp_path / "damaged", [40.0])
     (damaged / "config.yaml").write_text("a: [")
+    half = make_run(tmp_path / "half", [40.0])
+    (half / "result.json").write_text("{")
     for folder, message in {
         "nowhere": "nowhere is not a folder",
         "runs": "runs is not a run: it has no config.yaml; did you mean",
         "unfinished": "no epoch of this run is finished yet",
         "damaged": "config.yaml cannot be read",
+        "half": r"result\.json is corrupt",
     }.items():
         with pytest.raises(ValueError, match=message):
             runs_page([tmp_path / folder])

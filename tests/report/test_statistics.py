@@ -2,22 +2,19 @@
 
 import itertools
 import math
-import random
-from statistics import fmean
 
 import mpmath
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rootpool.report import comparison_table
 from rootpool.report.statistics import (
     PairedDifference,
     compare,
+    comparison_table,
     describe,
     holm,
     paired_difference,
-    pooled_difference,
 )
 
 A = [12.4, 11.9, 13.1, 12.2, 12.8]
@@ -48,32 +45,6 @@ def test_interval_and_p_value(n, confidence):
     assert result.low < result.mean < result.high
     assert result.n == n
     assert result.clear == (result.low > 0 or result.high < 0)
-
-
-def test_swapping_the_sides_turns_the_sign():
-    forth, back = paired_difference(A, B), paired_difference(B, A)
-    assert forth.mean == -back.mean
-    assert forth.p_value == pytest.approx(back.p_value)
-    assert forth.low == pytest.approx(-back.high)
-
-
-def test_pooled_differences_by_simulation():
-    """Studies of different precision, again and again: how often does the interval hold the truth?"""
-    draw = random.Random(0)
-    studies = ((12, 0.35), (12, 0.6), (5, 0.8))
-    held, errors = 0, []
-    for _ in range(400):
-        found = []
-        for n, spread in studies:
-            a = [0.2 + draw.gauss(0, spread) for _ in range(n)]
-            found.append(paired_difference(a, [0.0] * n))
-        pooled = pooled_difference(found)
-        held += pooled.low <= 0.2 <= pooled.high
-        errors.append((pooled.mean - 0.2) ** 2)
-    assert 0.93 <= held / 400 <= 0.97
-    assert fmean(errors) == pytest.approx(sum(n * s**2 for n, s in studies) / 29**2, rel=0.2)
-    assert pooled.n == 29
-    assert pooled_difference([PairedDifference(1.0, None, None, None, 1)]) is None
 
 
 @pytest.mark.parametrize(
@@ -118,11 +89,8 @@ def closed_testing(p_values):
 @given(st.lists(st.floats(0, 1), max_size=6))
 def test_holm_is_closed_testing(p_values):
     assert holm(p_values) == pytest.approx(closed_testing(p_values))
-
-
-def test_holm_refuses_what_is_not_a_probability():
-    with pytest.raises(ValueError, match=r"p-values must be between 0 and 1, got \[0.2, nan\]"):
-        holm([0.2, math.nan])
+    with pytest.raises(ValueError, match="p-values must be between 0 and 1"):
+        holm([*p_values, math.nan])
 
 
 def records(**runs):
@@ -148,13 +116,6 @@ def test_compare_pairs_by_seed_and_corrects():
     assert (first.record()["clear"], second.record()["clear"]) == (True, False)
 
 
-def test_one_seed_is_not_corrected_for():
-    lone, tested = compare(records(a=A, b=B, c=[1.0]), [("c", "a"), ("a", "b")])
-    assert lone.corrected_p is None
-    assert tested.comparisons == 1
-    assert tested.corrected_p == tested.difference.p_value
-
-
 @pytest.mark.parametrize(
     ("rows", "pairs", "message"),
     [
@@ -172,24 +133,15 @@ def test_bad_input_of_a_comparison(rows, pairs, message):
         compare(rows, pairs)
 
 
+FAR = PairedDifference(-1.2, -1.65, -0.75, 0.004, 5)
+UNKNOWN = "without any spread it cannot be told from noise"
+
+
 @pytest.mark.parametrize(
     ("result", "better", "sentence"),
     [
-        (
-            PairedDifference(-1.2, -1.65, -0.75, 0.004, 5),
-            "lower",
-            "better by 1.20 ± 0.45 points (95 % interval, 5 seeds, p = 0.004)",
-        ),
-        (
-            PairedDifference(-1.2, -1.65, -0.75, 0.004, 5),
-            "higher",
-            "worse by 1.20 ± 0.45 points (95 % interval, 5 seeds, p = 0.004)",
-        ),
-        (
-            PairedDifference(-1.2, -1.65, -0.75, 0.00004, 5),
-            "lower",
-            "better by 1.20 ± 0.45 points (95 % interval, 5 seeds, p < 0.001)",
-        ),
+        (FAR, "lower", "better by 1.20 ± 0.45 points (95 % interval, 5 seeds, p = 0.004)"),
+        (FAR, "higher", "worse by 1.20 ± 0.45 points (95 % interval, 5 seeds, p = 0.004)"),
         (
             PairedDifference(0.2, -0.4, 0.8, 0.41, 5),
             "lower",
@@ -198,12 +150,12 @@ def test_bad_input_of_a_comparison(rows, pairs, message):
         (
             PairedDifference(-2.0, None, None, None, 1),
             "lower",
-            "better by 2.00 points in the only seed; without any spread it cannot be told from noise",
+            f"better by 2.00 points in the only seed; {UNKNOWN}",
         ),
         (
             PairedDifference(0.0, None, None, None, 3),
             "lower",
-            "equal in each of 3 seeds; without any spread it cannot be told from noise",
+            f"equal in each of 3 seeds; {UNKNOWN}",
         ),
     ],
 )
@@ -238,4 +190,5 @@ def test_a_table_of_comparisons():
         ["+0.02 ± 0.24", "0.83", 5, "within noise"],
         ["−11.40", "not known", 1, "spread not known"],
     ]
+    assert [comparison.comparisons for comparison in compare(rows, pairs)] == [3, 3, 3, 3]
     assert comparison_table([]).headers[3] == "p"

@@ -10,6 +10,8 @@ import traceback
 from collections.abc import Sequence
 from typing import Any
 
+from rootpool.suggest import unknown_name
+
 from .commands import Command, build_parser
 
 __all__ = ["main", "run"]
@@ -30,8 +32,16 @@ def run(parser: argparse.ArgumentParser, arguments: Sequence[str] | None = None)
     An error is a message on stderr. The traceback of an unexpected one goes to a file that the message
     names, and ``--traceback`` shows every one.
     """
-    parsed, rest = parser.parse_known_args(arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    commands = parser.get_default("commands")
+    if not words:
+        parser.print_help()
+        return 0
+    if not words[0].startswith("-") and words[0] not in commands:
+        parser.error(unknown_name("command", words[0], commands))
+    parsed, rest = parser.parse_known_args(words)
     options = vars(parsed)
+    del options["commands"]
     # argparse leaves over what follows an option after the first positional arguments.
     if rest and ("overrides" not in options or any(word.startswith("-") for word in rest)):
         parser.error(f"unrecognized arguments: {' '.join(rest)}")

@@ -24,6 +24,7 @@ class Command:
     arguments: Callable[[argparse.ArgumentParser], None]
     function: str  # "module:name"; called with the arguments by name, it returns the exit code
     when_stopped: str = ""  # said at Ctrl-C: how to continue
+    group: str = "use"
 
     def fill(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments of this command to its parser."""
@@ -64,114 +65,54 @@ def _train_arguments(parser: argparse.ArgumentParser) -> None:
     add("--weights", metavar="RUN", help=f"to start from (fine-tuning): {RUN}")
     add("--output", metavar="FOLDER", help="default: runs/RECIPE-METHOD")
     add("--resume", action="store_true", help="continue from last.ckpt in the output folder")
-    add(
-        "--on-bad-image",
-        choices=["raise", "skip"],
-        help="default: raise at the first unreadable image",
-    )
+    add("--on-bad-image", choices=["raise", "skip"], help="an unreadable image (default: raise)")
     add("--show", action="store_true", help="print the effective configuration and stop")
-    add(
-        "overrides",
-        nargs="*",
-        metavar="key=value",
-        help="such as model.lr=0.01 trainer.max_epochs=3",
-    )
+    add("overrides", nargs="*", metavar="key=value", help="such as trainer.max_epochs=3")
 
 
 def _evaluate_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("checkpoint", metavar="RUN", help=RUN)
-    add(
-        "--data",
-        metavar="PATH",
-        help="a data set, or a folder of class folders (default: the data that it was trained on)",
-    )
-    add(
-        "--output",
-        metavar="FOLDER",
-        help="write classes.csv, confusion.csv and confusion.png there",
-    )
-    add(
-        "--mirrored",
-        action="store_true",
-        help="decide by each image and its mirror image together",
-    )
+    add("--data", metavar="PATH", help="a data set, or class folders (default: the run's data)")
+    add("--output", metavar="FOLDER", help="write a page, tables and the confusion matrix there")
+    add("--mirrored", action="store_true", help="decide by each image and its mirror image")
 
 
 def _predict_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("checkpoint", metavar="RUN", help=RUN)
     add("images", nargs="+", metavar="IMAGE", help="a picture, or a folder of pictures")
-    add(
-        "--csv",
-        dest="table",
-        metavar="FILE",
-        help="write a line per image there instead of printing",
-    )
-    add(
-        "--top",
-        dest="count",
-        type=_positive,
-        default=5,
-        metavar="N",
-        help="classes per image (default: %(default)s)",
-    )
+    add("--csv", dest="table", metavar="FILE", help="write a line per image there")
+    add("--top", dest="count", type=_positive, default=5, metavar="N", help="classes (default: 5)")
     add("--on-bad-image", choices=["raise", "skip"], default="raise", help="default: %(default)s")
 
 
 def _export_arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("checkpoint", metavar="RUN", help=RUN)
-    add(
-        "--output",
-        metavar="FILE",
-        help="name.onnx, or name.pt2 for torch.export (default: model.onnx in the folder of the run)",
-    )
+    parser.add_argument("checkpoint", metavar="RUN", help=RUN)
+    files = "name.onnx, or name.pt2 for torch.export (default: model.onnx in the folder of the run)"
+    parser.add_argument("--output", metavar="FILE", help=files)
 
 
 def _no_arguments(parser: argparse.ArgumentParser) -> None:
     """Of a command that always does the same."""
 
 
-def _study_arguments(parser: argparse.ArgumentParser, name: str, seeds: int) -> None:
-    """What ``demo`` and ``paper`` share: both train by recipes and write a page."""
+def _demo_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--output", default=f"runs/{name}", metavar="FOLDER", help="default: %(default)s")
+    add("--output", default="runs/demo", metavar="FOLDER", help="default: %(default)s")
     add("--runs", metavar="FOLDER", help="of the trainings; can be shared (default: in the output)")
-    add("--seeds", type=int, default=seeds, metavar="N", help="repetitions (default: %(default)s)")
+    add("--seeds", type=int, default=1, metavar="N", help="repetitions (default: %(default)s)")
     add("--workers", type=int, metavar="N", help="trainings at a time (default: one per core)")
     add("--markdown", metavar="FILE", help="of the Markdown report (default: in the output)")
-
-
-def _demo_arguments(parser: argparse.ArgumentParser) -> None:
-    _study_arguments(parser, "demo", seeds=1)
-    parser.add_argument(
-        "--methods",
-        nargs="+",
-        metavar="METHOD",
-        help="default: a selection; 'all' for every method",
-    )
+    add("--methods", nargs="+", metavar="METHOD", help="'all' for every one (default: a few)")
 
 
 def _report_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add(
-        "runs",
-        nargs="+",
-        metavar="RUN",
-        help="a folder of 'rootpool train'; the others are compared with the first",
-    )
-    add(
-        "--output",
-        default="report.html",
-        metavar="FILE",
-        help="a name that ends in .html or .md (default: %(default)s)",
-    )
+    add("runs", nargs="+", metavar="RUN", help="a folder; the others are compared with the first")
+    files = "a name that ends in .html or .md (default: %(default)s)"
+    add("--output", default="report.html", metavar="FILE", help=files)
     add("--title", default="Report of training runs", help="of the page (default: %(default)s)")
-
-
-def _doctor_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", dest="as_json", help="print JSON")
 
 
 def _completion_arguments(parser: argparse.ArgumentParser) -> None:
@@ -181,13 +122,6 @@ def _completion_arguments(parser: argparse.ArgumentParser) -> None:
 AGAIN = "; run the same command again to continue"
 
 COMMANDS = {
-    "demo": Command(
-        "compare the methods on embedded photographs (about four minutes)",
-        "rootpool demo\nrootpool demo --seeds 5 --methods all",
-        _demo_arguments,
-        "rootpool.train.demo:demo",
-        AGAIN,
-    ),
     "train": Command(
         "train a network by one of the paper's recipes, or by your own",
         "rootpool train patches\n"
@@ -200,7 +134,7 @@ COMMANDS = {
         "; continue from the last checkpoint with --resume",
     ),
     "evaluate": Command(
-        "measure the errors of a trained network, on its own data or on yours",
+        "measure the errors of a trained network, on its data or on yours",
         "rootpool evaluate runs/patches-exact\n"
         "rootpool evaluate runs/birds-exact --data holiday-photos --output evaluation",
         _evaluate_arguments,
@@ -219,24 +153,34 @@ COMMANDS = {
         _export_arguments,
         "rootpool.cli.trained:export",
     ),
-    "recipes": Command(
-        "list the recipes, with their data, time and hardware",
-        "rootpool recipes",
-        _no_arguments,
-        "rootpool.cli.recipes:recipes",
-    ),
     "report": Command(
         "compare training runs on one page: errors, curves, settings",
         "rootpool report runs/mine runs/mine-gap\n"
         "rootpool report runs/exact-* runs/gap-* --output report.md",
         _report_arguments,
-        "rootpool.report.command:report",
+        "rootpool.report.run_report:report",
+    ),
+    "recipes": Command(
+        "list the recipes, with their data, time and hardware",
+        "rootpool recipes",
+        _no_arguments,
+        "rootpool.cli.training:recipes",
+        group="explore",
     ),
     "doctor": Command(
         "print versions and devices and check the numerics: for bug reports",
-        "rootpool doctor\nrootpool doctor --json",
-        _doctor_arguments,
+        "rootpool doctor",
+        _no_arguments,
         "rootpool.cli.doctor:doctor",
+        group="explore",
+    ),
+    "demo": Command(
+        "compare the methods on embedded photographs (about four minutes)",
+        "rootpool demo\nrootpool demo --seeds 5 --methods all",
+        _demo_arguments,
+        "rootpool.train.demo:demo",
+        AGAIN,
+        group="explore",
     ),
     "completion": Command(
         "print a script that lets a shell complete our commands",
@@ -244,13 +188,13 @@ COMMANDS = {
         "rootpool completion zsh > _rootpool   # in a folder of $fpath",
         _completion_arguments,
         "rootpool.cli.completion:completion",
+        group="explore",
     ),
 }
 
 
 EPILOG = """\
 examples:
-  rootpool demo                                  compare the methods
   rootpool train patches --method exact          train a small network
   rootpool train --help                          all about one command
 
@@ -280,7 +224,6 @@ def build_parser(
         prog="rootpool",
         description="Stable, fast, differentiable spectral layers for PyTorch.",
         epilog=EPILOG,
-        formatter_class=_Formatter,
     )
     version = f"rootpool {rootpool.__version__}"
     parser.add_argument("-V", "--version", action="version", version=version)
@@ -289,10 +232,13 @@ def build_parser(
 
 
 def add_commands(parser: argparse.ArgumentParser, table: Mapping[str, Command]) -> None:
-    """Add a subparser for every command of a table."""
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    """Add a subparser for every command of a table, listed by group."""
+    groups: dict[str, list[str]] = {}
+    width = max(map(len, table)) + 2
+    subparsers = parser.add_subparsers(metavar="COMMAND", required=True, help=argparse.SUPPRESS)
     for name, command in table.items():
-        subparser = commands.add_parser(
+        groups.setdefault(command.group, []).append(f"  {name:<{width}}{command.summary}")
+        subparser = subparsers.add_parser(
             name,
             help=command.summary,
             description=command.summary[0].upper() + command.summary[1:] + ".",
@@ -300,3 +246,8 @@ def add_commands(parser: argparse.ArgumentParser, table: Mapping[str, Command]) 
             formatter_class=_Formatter,
         )
         command.fill(subparser)
+    listed = (f"{title}:\n" + "\n".join(lines) for title, lines in groups.items())
+    parser.description = "\n\n".join([parser.description or "", *listed])
+    parser.usage = "%(prog)s COMMAND ..."
+    parser.formatter_class = _Formatter
+    parser.set_defaults(commands=table)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rootpool.files import write_atomically
 from rootpool.train import SettingsError
 
 if TYPE_CHECKING:
@@ -29,38 +29,31 @@ def evaluate(
     if output is not None and mirrored:
         raise SettingsError("--output shows decisions on images as they are: leave out --mirrored")
 
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
     from rootpool.train.evaluation import load_run, measure
     from rootpool.train.evaluation_page import evaluation_page
 
     run = load_run(checkpoint)
     found = measure(run, data, mirrored=mirrored, enable_progress_bar=sys.stdout.isatty())
-    metrics, console = found.metrics, Console()
-    columns = {
-        "samples": str(metrics["samples"]),
-        "top-1 error": f"{metrics['val_error']:.2f} %",
-        **({"top-5 error": f"{metrics['val_error5']:.2f} %"} if len(run.classes) > 5 else {}),
-        "loss": f"{metrics['val_loss']:.4f}",
-    }
+    metrics = found.metrics
+    total = {"samples": str(metrics["samples"]), "top-1 error": f"{metrics['val_error']:.2f} %"}
+    if len(run.classes) > 5:
+        total["top-5 error"] = f"{metrics['val_error5']:.2f} %"
+    total["loss"] = f"{metrics['val_loss']:.4f}"
     seen = ", with mirror images" * mirrored
-    table = Table(title=Text(f"{run.checkpoint} after epoch {run.epoch}{seen}"))
-    for heading in columns:
-        table.add_column(heading, justify="right")
-    table.add_row(*columns.values())
-    console.print(table)
+    _print_table(f"{run.checkpoint} after epoch {run.epoch + 1}{seen}", [total])
     rows = sorted(found.by_class(), key=lambda row: -row["error"])
-    classes = Table(title=f"the {WORST} worst of {len(rows)} classes" if len(rows) > WORST else "")
-    for heading in ("class", "images", "error", "taken for"):
-        classes.add_column(
-            heading, justify="left" if heading in ("class", "taken for") else "right"
-        )
-    for row in rows[:WORST]:
-        name, other = (Text(_printable(row[key])) for key in ("class", "confused_with"))
-        classes.add_row(name, str(row["images"]), f"{row['error']:.1f} %", other)
-    console.print(classes)
+    _print_table(
+        f"the {WORST} worst of {len(rows)} classes" if len(rows) > WORST else "",
+        [
+            {
+                "class": row["class"],
+                "images": str(row["images"]),
+                "error": f"{row['error']:.1f} %",
+                "taken for": row["confused_with"],
+            }
+            for row in rows[:WORST]
+        ],
+    )
     if output is not None:
         _write_evaluation(found, Path(output))
         page = evaluation_page(run, found, data).write(Path(output) / "index.html")
@@ -68,18 +61,34 @@ def evaluate(
     return 0
 
 
+def _print_table(title: str, rows: Sequence[Mapping[str, str]], *, header: bool = True) -> None:
+    """A table on the screen; numbers are aligned right, and markup in names is shown, not obeyed."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=Text(title), show_header=header)
+    for name, cell in rows[0].items():
+        if cell[:1].isdigit():
+            table.add_column(name, justify="right", style="cyan")
+        else:
+            table.add_column(name)
+    for row in rows:
+        table.add_row(*(Text(_printable(cell)) for cell in row.values()))
+    Console().print(table)
+
+
 def _write_evaluation(found: Evaluation, folder: Path) -> None:
     from rootpool.report.plots import confusion_matrix
     from rootpool.report.records import write_records
 
-    folder.mkdir(parents=True, exist_ok=True)
     write_records(found.by_class(), folder / "classes.csv")
-    with open(folder / "confusion.csv", "w", newline="", encoding="utf-8") as file:
-        rows = zip(found.classes, found.confusion, strict=True)
-        csv.writer(file).writerows(
-            [["true class", *found.classes], *([name, *counts] for name, counts in rows)]
-        )
-    confusion_matrix(found.confusion, found.classes).savefig(folder / "confusion.png", dpi=120)
+    counts = [dict(zip(found.classes, row, strict=True)) for row in found.confusion]
+    names = [{"true class": name} for name in found.classes]
+    both = zip(names, counts, strict=True)
+    write_records([name | row for name, row in both], folder / "confusion.csv")
+    figure = confusion_matrix(found.confusion, found.classes)
+    write_atomically(folder / "confusion.png", lambda file: figure.savefig(file, dpi=120))
     print(f"{folder}: classes.csv, confusion.csv, confusion.png")
 
 
@@ -100,43 +109,37 @@ def predict(
     if table is None:
         _print(found)
     else:
-        _write(found, min(count, len(run.classes)), table)
+        _write(found, table)
     return 0
 
 
 def _print(found: Iterable[tuple[Any, Any]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    console = Console()
     for image, classes in found:
-        console.print(Text(str(image)), soft_wrap=True)  # above: a title is wrapped to its table
+        print(_printable(str(image)))  # above: a title is wrapped to its table
         if isinstance(classes, Exception):
-            console.print(Text(f"  left out: {classes}"), soft_wrap=True)
+            print(f"  left out: {classes}")
             continue
-        table = Table(show_header=False)
-        for name, probability in classes:
-            table.add_row(Text(_printable(name)), f"{100 * probability:.1f} %")
-        console.print(table)
+        rows = [{"class": name, "share": f"{100 * share:.1f} %"} for name, share in classes]
+        _print_table("", rows, header=False)
 
 
-def _write(found: Iterable[tuple[Any, Any]], count: int, path: str) -> None:
+def _write(found: Iterable[tuple[Any, Any]], path: str) -> None:
     """One line per image: file, then class and probability of each guess, the most probable first."""
-    done = bad = 0
-    with open(path, "w", newline="", encoding="utf-8", errors="surrogateescape") as file:
-        writer = csv.writer(file)
-        guesses = range(1, count + 1)
-        writer.writerow(["image", *(f"{what}_{k}" for k in guesses for what in ("class", "share"))])
-        for image, classes in found:
-            if isinstance(classes, Exception):
-                print(f"rootpool: left out: {classes}", file=sys.stderr)
-                bad += 1
-                continue
-            cells = [cell for name, share in classes for cell in (name, f"{share:.6f}")]
-            writer.writerow([str(image), *cells])
-            done += 1
-    print(f"{path}: {done} images" + (f", {bad} left out" if bad else ""))
+    from rootpool.report.records import to_csv
+
+    rows, bad = [], 0
+    for image, classes in found:
+        if isinstance(classes, Exception):
+            print(f"rootpool: left out: {classes}", file=sys.stderr)
+            bad += 1
+            continue
+        row = {"image": str(image)}
+        for k, (name, share) in enumerate(classes, 1):
+            row |= {f"class_{k}": name, f"share_{k}": f"{share:.6f}"}
+        rows.append(row)
+    # The names of files keep their bytes, whatever the encoding.
+    write_atomically(path, to_csv(rows).encode("utf-8", "surrogateescape"))
+    print(f"{path}: {len(rows)} images" + (f", {bad} left out" if bad else ""))
 
 
 def export(checkpoint: str, output: str | None) -> int:

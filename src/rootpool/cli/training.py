@@ -1,4 +1,4 @@
-"""``rootpool train``: mistakes are reported before Lightning is imported."""
+"""``rootpool train`` and ``rootpool recipes``: mistakes are reported before Lightning is imported."""
 
 from __future__ import annotations
 
@@ -9,13 +9,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rootpool.train import Recipe, SettingsError, apply_overrides, load_recipe, merge, resolve
+from rootpool.train import (
+    Recipe,
+    SettingsError,
+    apply_overrides,
+    families,
+    load_recipe,
+    merge,
+    resolve,
+)
 from rootpool.train.settings import as_yaml
 
 if TYPE_CHECKING:
     from rootpool.train import Run
 
-__all__ = ["train"]
+__all__ = ["recipes", "train"]
 
 
 def train(
@@ -134,10 +142,24 @@ def _report(run: Run) -> None:
         if len(run.data.splits.classes) <= 5:
             del errors["top-5"]
         texts = [f"{name} {best[key]:.2f} %" for name, key in errors.items()]
-        print(f"lowest validation error, in epoch {best['epoch']}: {', '.join(texts)}")
+        print(f"lowest validation error, in epoch {best['epoch'] + 1}: {', '.join(texts)}")
     files = ("best.ckpt", "last.ckpt", "history.csv", "config.yaml")
     written = [name for name in files if (run.output / name).is_file()]
     print(f"{run.output}: {', '.join(written)}")
     if "best.ckpt" in written:
         folder = shlex.quote(str(run.output))
         print(f"next: rootpool evaluate {folder}, or rootpool report {folder}")
+
+
+def recipes() -> int:
+    """List the recipes: network and data, time and hardware, and what the user brings."""
+    for name, family in families().items():
+        print(f"{name}: {family.about}")
+        needs = [f"{option} {what}" for option, what in family.needs.items()]
+        if family.fine_tunes:
+            needs.append(f"--weights a run of {family.fine_tunes}")
+        for line in (family.time, *needs, "--hybrid possible" if family.hybrid else ""):
+            if line:
+                print(f"  {line}")
+    print("\nrootpool train RECIPE --method METHOD trains one; rootpool train --help has examples")
+    return 0

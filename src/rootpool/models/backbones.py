@@ -34,7 +34,7 @@ class Layout:
         prefix_tokens: how many leading tokens are not positions: class and register tokens.
         class_token: whether the first of them is a class token.
         tokens: what the result has: the positions, all tokens, or a dictionary of both the class token
-            and the positions. A network without a class token has its positions in its place: their
+            and the positions. A network without a class token has its positions there: their
             average is what its own head classifies.
 
     >>> import torch

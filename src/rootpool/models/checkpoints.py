@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import re
 from collections.abc import Mapping
@@ -69,7 +68,8 @@ def load_checkpoint(
             begin with ``module.``.
         model: the network to load into; None makes the one that the file describes.
         pool: the method of the new network; None for the method in the file, or ``"exact"`` if the
-            file names none. No weight depends on it. Not together with ``model``.
+            file names none. No weight depends on it. Not together with ``model``, nor for a file with
+            another kind of pooling, whose last layer takes other vectors.
         num_classes: for fine-tuning on other classes: if the file has a different number, the last
             layer starts with new random weights. None keeps the number in the file.
         options: of the new network, such as ``last_stride``, which foreign files do not contain: it is
@@ -87,8 +87,7 @@ def load_checkpoint(
         parts, inner = foreign
         if model is None:
             mpncovresnet = inner or "mpncov" in str(rest.get("arch", ""))
-            method = "exact" if pool is None else pool
-            model = build_network(parts, method, num_classes, mpncovresnet=mpncovresnet, **options)
+            model = build_network(parts, pool, num_classes, mpncovresnet=mpncovresnet, **options)
         tensors = our_names(parts, model)
     elif not any(key.startswith("backbone.") for key in tensors):
         raise ValueError(
@@ -111,6 +110,11 @@ def _make(
     options: Mapping[str, Any],
 ) -> PooledClassifier:
     """Make the network that a file of ours describes."""
+    if _SPEC not in rest and "pytorch-lightning_version" in rest:
+        raise ValueError(
+            f"{os.fspath(path)} is a checkpoint of a training; try rootpool.train.load_run(path), whose "
+            "module.model is the network"
+        )
     if _SPEC not in rest:
         raise ValueError(
             f"{os.fspath(path)} does not say how its network was made; make the network yourself and "
@@ -118,23 +122,20 @@ def _make(
         )
     spec = ModelSpec.from_json(rest[_SPEC])
     refuse_hub(spec.name)
-    make = functools.partial(
-        create_model,
-        spec.name,
-        spec.pool if pool is None else pool,
-        reduction=spec.reduction,
-        compute_dtype=spec.compute_dtype,
-        output=spec.output,
-        scaling=spec.scaling,
-        drop_rate=spec.drop_rate,
-        tokens=spec.tokens,
-        channel_dropout=spec.channel_dropout,
-        **{**spec.options, **options},
-    )
-    with torch.device("meta"):  # without memory: first check that the description fits the weights
-        expected = make(num_classes=spec.num_classes).state_dict()
+    if pool is not None:
+        spec = replace(spec, pool=pool)
+
+    def make(spec: ModelSpec) -> PooledClassifier:
+        arguments = {name: value for name, value in vars(spec).items() if name != "options"}
+        return create_model(**arguments, **{**spec.options, **options})
+
+    try:
+        with torch.device("meta"):  # without memory: does the description fit the weights?
+            expected = make(spec).state_dict()
+    except NotImplementedError:  # torchvision's RegNets compute their widths with tensors
+        expected = make(spec).state_dict()
     check_fit(expected, tensors, os.fspath(path))
-    return make(num_classes=spec.num_classes if num_classes is None else num_classes)
+    return make(spec if num_classes is None else replace(spec, num_classes=num_classes))
 
 
 def _load(

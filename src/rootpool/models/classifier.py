@@ -60,7 +60,7 @@ class PooledClassifier(nn.Module):
 
     @property
     def num_classes(self) -> int:
-        """Outputs of the last linear layer; 0 if there is none, and the output is the pooled vector."""
+        """Outputs of the last linear layer; 0 if there is none."""
         layers = [m for m in self.classifier.modules() if isinstance(m, nn.Linear | nn.Identity)]
         return layers[-1].out_features if isinstance(layers[-1], nn.Linear) else 0
 

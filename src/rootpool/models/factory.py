@@ -96,7 +96,7 @@ def create_model(
     weights: Any = None,
     **backbone_options: Any,
 ) -> PooledClassifier:
-    """A backbone with covariance pooling in the place of its own.
+    """A backbone with covariance pooling instead of its own.
 
     Args:
         name: a name in ``PRESETS``, a torchvision classifier such as ``"torchvision/alexnet"``, or a
@@ -105,7 +105,8 @@ def create_model(
         pool: a name in ``METHODS``, a method with its parameters, ``"gap"``, or any module that
             maps a feature map to ``(B, out_features)`` and has ``out_features``. ``"gap"`` is average
             pooling without reduction, or AlexNet's own pooling for ``paper/alexnet``.
-        num_classes: outputs; 0 for the pooled vectors themselves.
+        num_classes: outputs; 0 for no last layer: the output is what it would take, which is the pooled
+            vectors, or the hidden layer of ``paper/alexnet``.
         reduction: channels after a 1x1 convolution before the covariance; 0 for no reduction. None
             stands for the preset's, or for 256 if the backbone is wider, as in the paper (not for gap).
         compute_dtype: the precision of covariance and normalisation; None for float64 where the device
@@ -137,6 +138,11 @@ def create_model(
     """
     if not isinstance(num_classes, int) or num_classes < 0:
         raise ValueError(f"num_classes must be an integer from 0 on, got {num_classes!r}")
+    if "global_pool" in backbone_options:
+        raise TypeError(
+            f"global_pool is called pool here, got global_pool={backbone_options['global_pool']!r}; "
+            "average pooling is pool='gap'"
+        )
     parts = _parts(name, pretrained, weights, tokens, backbone_options)
     preset = PRESETS.get(name)
     default = preset.reduction if preset else REDUCTION

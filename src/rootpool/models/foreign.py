@@ -92,7 +92,7 @@ def our_names(parts: Tensors, model: PooledClassifier) -> dict[str, Tensor]:
 
 def build_network(
     parts: Tensors,
-    method: str | Method,
+    method: str | Method | None,
     num_classes: int | None,
     *,
     mpncovresnet: bool,
@@ -111,8 +111,9 @@ def build_network(
         defaults = {"norm": "features.1.running_mean" in parts}
     else:
         raise ValueError(
-            "the file has three parts, but is not an AlexNet, ResNet-50 or ResNet-101; make the "
-            "network yourself and pass it: load_checkpoint(path, model)"
+            "the network in the file is not an AlexNet, ResNet-50 or ResNet-101; make the network yourself "
+            "and pass it: load_checkpoint(path, model), or, for the weights of a backbone alone, use "
+            "create_model(name, weights=path)"
         )
     pool, reduction = _pool(parts, channels, method)
     classes = num_classes or _classifier(parts)[-1].shape[0]
@@ -134,18 +135,24 @@ def _classifier(parts: Tensors) -> list[Tensor]:
 
 
 def _pool(
-    parts: Tensors, channels: int, method: str | Method
+    parts: Tensors, channels: int, method: str | Method | None
 ) -> tuple[str | Method | nn.Module, int | None]:
     """The pooling that gives as many features as the classifier takes, and the reduction."""
     weight = parts.get("representation.conv_dr_block.0.weight")
     reduction = 0 if weight is None else weight.shape[0]
     width, pooled = _classifier(parts)[0].shape[1], reduction or channels
+    if not reduction and width in (channels, channels * 6 * 6):
+        if method not in (None, "gap"):
+            raise ValueError(
+                f"the last layer in the file takes averages of {channels} channels, so that pool={method!r} "
+                "cannot be loaded; for a new head on the backbone use create_model(name, pool, weights=path)"
+            )
+        return "gap", None
+    method = "exact" if method is None else method
     if width == triangle_size(pooled):
         return method, reduction
     if width == pooled**2:  # the flat network in the paper's repository takes whole matrices
         return CovariancePool(channels, method, reduction or None, output="matrix"), None
-    if not reduction and width in (channels, channels * 6 * 6):
-        return "gap", None
     raise ValueError(
         f"the classifier takes {width} features, which is not the triangle ({triangle_size(pooled)}), "
         f"matrix ({pooled**2}) or average ({channels}) of {pooled} channels"

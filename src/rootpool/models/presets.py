@@ -133,49 +133,38 @@ def _resnet(name: str) -> Callable[..., Parts]:
     return build
 
 
-def _patchnet(weights: Any, tensors: Mapping[str, Tensor] | None, *, norm: bool = True) -> Parts:
-    """Three convolutions for grey 28 x 28 patches: 64 channels at 7 x 7 positions, so N < d.
+def _small(
+    name: str, shapes: Sequence[tuple[int, int, int, int]], input_size: tuple[int, int, int]
+) -> Callable[..., Parts]:
+    def build(weights: Any, tensors: Mapping[str, Tensor] | None, *, norm: bool = True) -> Parts:
+        """Convolutions with ReLU, by channels in and out, kernel and stride.
 
-    Args:
-        norm: batch norm after each convolution. Without it, the gradient of a batch is the mean of the
-            gradients of its halves, which tests of distributed training rely on.
-    """
-    if weights is not None or tensors is not None:
-        raise ValueError("patchnet has no ImageNet weights")
-    body = _convolutions(((1, 24, 5, 2), (24, 32, 3, 1), (32, 64, 3, 2)), norm)
-    return Parts(Backbone(body, 64, input_size=(1, 28, 28)))
+        Args:
+            norm: batch norm after each convolution. Without it, the gradient of a batch is the mean of the
+                gradients of its halves, which tests of distributed training rely on.
+        """
+        if weights is not None or tensors is not None:
+            raise ValueError(f"{name} has no ImageNet weights")
+        layers: list[nn.Module] = []
+        for inputs, outputs, kernel, stride in shapes:
+            padding = kernel // 2
+            layers.append(nn.Conv2d(inputs, outputs, kernel, stride, padding, bias=not norm))
+            layers += [nn.BatchNorm2d(outputs)] if norm else []
+            layers.append(nn.ReLU(inplace=True))
+        return Parts(Backbone(nn.Sequential(*layers), shapes[-1][1], input_size=input_size))
 
-
-def _cifarnet(weights: Any, tensors: Mapping[str, Tensor] | None, *, norm: bool = True) -> Parts:
-    """Four convolutions for colour images of 32 x 32 pixels: 64 channels at 8 x 8 positions.
-
-    The covariance of 64 channels has rank 63 at most, because the mean of the 64 positions is removed.
-
-    Args:
-        norm: batch norm after each convolution.
-    """
-    if weights is not None or tensors is not None:
-        raise ValueError("cifarnet has no ImageNet weights")
-    body = _convolutions(((3, 24, 5, 2), (24, 32, 3, 1), (32, 64, 3, 2), (64, 64, 3, 1)), norm)
-    return Parts(Backbone(body, 64, input_size=(3, 32, 32)))
+    return build
 
 
-def _convolutions(shapes: Sequence[tuple[int, int, int, int]], norm: bool) -> nn.Sequential:
-    """Convolutions with ReLU, by channels in and out, kernel and stride."""
-    layers: list[nn.Module] = []
-    for inputs, outputs, kernel, stride in shapes:
-        layers.append(
-            nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=not norm)
-        )
-        layers += [nn.BatchNorm2d(outputs)] if norm else []
-        layers.append(nn.ReLU(inplace=True))
-    return nn.Sequential(*layers)
-
+# For grey patches: 64 channels at 7 x 7 positions, so N < d.
+PATCHNET = ((1, 24, 5, 2), (24, 32, 3, 1), (32, 64, 3, 2))
+# For colour images: 64 channels at 8 x 8 positions, whose covariance has rank 63 at most.
+CIFARNET = ((3, 24, 5, 2), (24, 32, 3, 1), (32, 64, 3, 2), (64, 64, 3, 1))
 
 PRESETS: dict[str, Preset] = {
     "paper/alexnet": Preset(_alexnet),
     "paper/resnet50": Preset(_resnet("resnet50"), reduction=256),
     "paper/resnet101": Preset(_resnet("resnet101"), reduction=256),
-    "patchnet": Preset(_patchnet),
-    "cifarnet": Preset(_cifarnet),
+    "patchnet": Preset(_small("patchnet", PATCHNET, (1, 28, 28))),
+    "cifarnet": Preset(_small("cifarnet", CIFARNET, (3, 32, 32))),
 }

@@ -111,7 +111,7 @@ def _create_timm(name: str, options: Mapping[str, Any], pretrained: bool = False
 
 
 def _end_after(body: nn.Module, last: str) -> None:
-    """Put nothing in the place of all modules after one, at every level."""
+    """Replace all modules after one by the identity, at every level."""
     module = body
     for name in last.split("."):
         children = [child for child, _ in module.named_children()]

@@ -1,4 +1,4 @@
-"""Records, statistics, plots and pages; and measures of spectra and time for any model.
+"""Records, statistics, plots and pages; and measures of the spectra of any model.
 
 Names are imported at first use: measures need torch alone, pages also matplotlib and a Markdown renderer.
 """
@@ -17,14 +17,12 @@ if TYPE_CHECKING:
         Details,
         Facts,
         Heading,
-        List,
         Note,
         Paragraph,
         Picture,
         Rendering,
         anchor,
     )
-    from .comparisons import comparison_table
     from .document import Page
     from .photographs import Photographs, draw_examples, draw_pairs
     from .records import Record, read_records, write_records
@@ -35,6 +33,7 @@ if TYPE_CHECKING:
         Comparison,
         PairedDifference,
         compare,
+        comparison_table,
         describe,
         holm,
         paired_difference,
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
     )
     from .table import Cell, Table
     from .text import Link, Mono, Number, Strong, Text
-    from .timing import time_methods
 
 __all__ = [
     "TONES",
@@ -57,7 +55,6 @@ __all__ = [
     "Facts",
     "Heading",
     "Link",
-    "List",
     "Mono",
     "Note",
     "Number",
@@ -92,7 +89,6 @@ __all__ = [
     "runs_page",
     "spectrum_statistics",
     "tally",
-    "time_methods",
     "tone",
     "verdict",
     "write_records",
@@ -100,8 +96,8 @@ __all__ = [
 
 # The first that has a name is imported for it; what needs torch alone comes first.
 _MODULES = (
-    *("records", "spectrum", "timing", "text", "blocks", "table", "document"),
-    *("accuracy", "statistics", "comparisons", "runs", "photographs", "run_report"),
+    *("records", "spectrum", "text", "blocks", "table", "document"),
+    *("accuracy", "statistics", "runs", "photographs", "run_report"),
 )
 
 

@@ -20,14 +20,11 @@ __all__ = [
     "Details",
     "Facts",
     "Heading",
-    "List",
     "Note",
     "Paragraph",
     "Picture",
     "Rendering",
-    "Tone",
     "anchor",
-    "unique",
 ]
 
 
@@ -38,6 +35,7 @@ class Rendering:
     folder: str = ""  # of the pictures, relative to the Markdown file
     pictures: dict[str, Figure] = field(default_factory=dict)  # by the path in the Markdown
     captions: set[str] = field(default_factory=set)  # paragraphs that HTML sets as captions
+    sections: list[tuple[str, str]] = field(default_factory=list)  # anchors and titles, in HTML
 
     def with_caption(self, body: str, caption: Text, *, above: bool = False) -> str:
         """A picture or table with its caption as a paragraph of its own."""
@@ -55,15 +53,6 @@ def anchor(text: str) -> str:
     'table-5-speed'
     """
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "part"
-
-
-def unique(name: str, taken: Mapping[str, object]) -> str:
-    """The name, or the name with a number if it is taken."""
-    count, free = 1, name
-    while free in taken:
-        count += 1
-        free = f"{name}-{count}"
-    return free
 
 
 class Block(Protocol):
@@ -91,16 +80,6 @@ class Paragraph:
 
     def markdown(self, rendering: Rendering) -> str:
         return to_markdown(self.text).strip()
-
-
-@dataclass(frozen=True)
-class List:
-    """A bulleted list."""
-
-    items: Sequence[Text]
-
-    def markdown(self, rendering: Rendering) -> str:
-        return "\n".join(f"- {to_markdown(item)}" for item in self.items)
 
 
 @dataclass(frozen=True)
@@ -182,8 +161,7 @@ class Picture:
         return cls(draw(*args, **kwargs), alt, caption)
 
     def markdown(self, rendering: Rendering) -> str:
-        prefix = f"{rendering.folder}picture"
-        taken = {path.removesuffix(".svg"): None for path in rendering.pictures}
-        path = f"{unique(prefix, taken)}.svg"
+        count = len(rendering.pictures) + 1
+        path = f"{rendering.folder}picture{f'-{count}' if count > 1 else ''}.svg"
         rendering.pictures[path] = self.figure
         return rendering.with_caption(f"![{to_markdown(self.alt)}]({path})", self.caption)

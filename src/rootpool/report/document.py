@@ -14,6 +14,8 @@ from .text import Text, to_markdown
 
 __all__ = ["Page"]
 
+FEWEST_SECTIONS = 4  # that need a list of contents
+
 
 @dataclass
 class Page:
@@ -46,9 +48,9 @@ class Page:
         """The page as one HTML document."""
         rendering = Rendering()
         body = to_html(self._body(rendering), rendering)
-        lead = to_html(to_markdown(self.lead)).body
-        footer = to_html(to_markdown(self.footer)).body
-        return frame(self.title, lead, body, footer)
+        lead, footer = (to_html(to_markdown(t), Rendering()) for t in (self.lead, self.footer))
+        sections = rendering.sections if len(rendering.sections) >= FEWEST_SECTIONS else ()
+        return frame(title=self.title, lead=lead, body=body, footer=footer, sections=sections)
 
     def markdown(self) -> str:
         """The page as Markdown, whose pictures :meth:`write_markdown` puts beside it."""

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import html
 import re
+from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 from importlib import resources
-from typing import Any, NamedTuple
+from typing import Any
 
 import jinja2
 from markdown_it import MarkdownIt
@@ -20,48 +21,31 @@ from markdown_it.rules_core import StateCore
 from markdown_it.token import Token
 from markupsafe import Markup
 
-from .blocks import TONES, Rendering, anchor, unique
+from .blocks import TONES, Rendering, anchor
 from .svg import inline_svg
 
-__all__ = ["Html", "frame", "to_html"]
+__all__ = ["frame", "to_html"]
 
 # The two pieces of HTML that a block writes; the text inside is escaped already.
 FOLDED = re.compile(r"<details>\n<summary>[^<>]*</summary>|</details>")
-FEWEST_SECTIONS = 4  # that need a list of contents
 
 
-class Html(NamedTuple):
-    """A rendered document and its sections as anchor and title."""
-
-    body: Markup
-    sections: Sequence[tuple[str, str]]
-
-
-def to_html(markdown: str, rendering: Rendering | None = None) -> Html:
+def to_html(markdown: str, rendering: Rendering) -> Markup:
     """Render the Markdown of some blocks, with the pictures that they left in ``rendering``.
 
-    >>> print(to_html("a &lt; **b** <i>").body)
+    >>> print(to_html("a &lt; **b** <i>", Rendering()))
     <p>a &lt; <strong>b</strong> &lt;i&gt;</p>
     <BLANKLINE>
     """
-    env: dict[str, Any] = {"rendering": rendering or Rendering(), "sections": []}
-    body = _parser().render(markdown, env)
-    return Html(Markup(body), env["sections"])
+    return Markup(_parser().render(markdown, {"rendering": rendering}))
 
 
-def frame(title: str, lead: Markup, main: Html, footer: Markup) -> str:
-    """The whole document, with its style sheet inside."""
+def frame(**parts: Any) -> str:
+    """The whole document, with its style sheet inside: title, lead, body, footer, sections."""
     ours = resources.files(__package__)
-    template = jinja2.Environment(autoescape=True).from_string(
-        ours.joinpath("page.html").read_text("utf-8")
-    )
-    return template.render(
-        title=title,
-        lead=lead,
-        body=main.body,
-        footer=footer,
-        sections=main.sections if len(main.sections) >= FEWEST_SECTIONS else (),
-        css=Markup(ours.joinpath("page.css").read_text("utf-8")),
+    template, css = (ours.joinpath(name).read_text("utf-8") for name in ("page.html", "page.css"))
+    return (
+        jinja2.Environment(autoescape=True).from_string(template).render(css=Markup(css), **parts)
     )
 
 
@@ -88,18 +72,21 @@ def _unfold(state: StateCore) -> None:
 
 
 def _add_attributes(state: StateCore) -> None:
-    """Anchors of headings, classes of captions, pictures and notes."""
+    """Anchors of headings, classes of captions and notes."""
     rendering: Rendering = state.env["rendering"]
-    taken: dict[str, None] = {}
+    taken: Counter[str] = Counter()
     quote = None
     for token, inside in zip(state.tokens, state.tokens[1:], strict=False):
         if token.type == "heading_open":
             title = "".join(child.content for child in inside.children or ())
-            name = unique(anchor(title), taken)
-            taken[name] = None
+            name = anchor(title)
+            taken[name] += 1
+            name += (
+                f"--{taken[name]}" if taken[name] > 1 else ""
+            )  # no title has two dashes in a row
             token.attrSet("id", name)
             if token.tag == "h2":
-                state.env["sections"].append((name, title))
+                rendering.sections.append((name, title))
         elif token.type == "blockquote_open":
             quote = token
         elif token.type == "paragraph_open" and quote is not None:
@@ -107,12 +94,6 @@ def _add_attributes(state: StateCore) -> None:
             quote = None
         elif token.type == "paragraph_open" and inside.content in rendering.captions:
             token.attrSet("class", "caption")
-        elif token.type == "paragraph_open" and _is_picture(inside):
-            token.attrSet("class", "picture")
-
-
-def _is_picture(inline: Token) -> bool:
-    return [child.type for child in inline.children or ()] == ["image"]
 
 
 def _tone(text: str) -> str:
@@ -122,10 +103,8 @@ def _tone(text: str) -> str:
 def _picture(
     renderer: RendererHTML, tokens: Sequence[Token], i: int, options: Any, env: Any
 ) -> str:
-    path, alt = (
-        str(tokens[i].attrs["src"]),
-        renderer.renderInlineAsText(tokens[i].children, options, env),
-    )
+    path = str(tokens[i].attrs["src"])
+    alt = renderer.renderInlineAsText(tokens[i].children, options, env)
     figures = env["rendering"].pictures
     if path not in figures:
         return html.escape(alt)  # a page loads nothing from elsewhere

@@ -1,4 +1,4 @@
-"""Records, flat dicts of numbers and strings, in CSV and JSON files."""
+"""Records, flat dicts of numbers and strings, in CSV files; other plain data in JSON."""
 
 from __future__ import annotations
 
@@ -6,22 +6,26 @@ import csv
 import io
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from rootpool.files import write_atomically
 
-__all__ = ["Record", "from_json", "read_json", "read_records", "to_json", "write_records"]
+__all__ = [
+    "Record",
+    "from_json",
+    "read_json",
+    "read_records",
+    "to_csv",
+    "to_json",
+    "write_records",
+]
 
 # Values are numbers, strings, truth values or None; which of them a key holds is known where it is used.
 Record: TypeAlias = dict[str, Any]
 
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-
-
-# --------------------------------------------------------------------------------------------------
-# Formats: text from records, records from text
 
 
 def to_json(content: Any) -> str:
@@ -32,42 +36,36 @@ def to_json(content: Any) -> str:
      "loss": "NaN"
     }
     """
-    return json.dumps(_named(content), indent=1, allow_nan=False) + "\n"
 
+    def named(value: Any) -> Any:
+        if isinstance(value, float) and not math.isfinite(value):
+            return json.dumps(value)
+        return value
 
-def _named(value: Any) -> Any:
-    """The value with numbers that are not finite as strings."""
-    if isinstance(value, Mapping):
-        return {key: _named(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_named(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    return value
+    return json.dumps(_changed(content, named), indent=1, allow_nan=False) + "\n"
 
 
 def from_json(text: str) -> Any:
     """What :func:`to_json` wrote, with the numbers that are not finite."""
-    return _numbered(json.loads(text))
+
+    def numbered(value: Any) -> Any:
+        return _NOT_FINITE.get(value, value) if isinstance(value, str) else value
+
+    return _changed(json.loads(text), numbered)
 
 
-def _numbered(value: Any) -> Any:
-    """The inverse of :func:`_named`."""
-    if isinstance(value, dict):
-        return {key: _numbered(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_numbered(item) for item in value]
-    return _NOT_FINITE.get(value, value) if isinstance(value, str) else value
+def _changed(content: Any, change: Callable[[Any], Any]) -> Any:
+    """Plain data with every number, text and None in it changed."""
+    if isinstance(content, Mapping):
+        return {key: _changed(item, change) for key, item in content.items()}
+    if isinstance(content, list | tuple):
+        return [_changed(item, change) for item in content]
+    return change(content)
 
 
-def _records_from_json(text: str) -> list[Record]:
-    records: list[Record] = from_json(text)
-    if not isinstance(records, list) or not all(isinstance(r, dict) for r in records):
-        raise ValueError("it is not a list of records")
-    return records
-
-
-def _to_csv(records: Sequence[Record]) -> str:
+def to_csv(records: Iterable[Record]) -> str:
+    """Records as a table with a column for every key of any of them."""
+    records = list(records)
     columns = list(dict.fromkeys(key for record in records for key in record))
     out = io.StringIO(newline="")
     writer = csv.DictWriter(out, columns, lineterminator="\n")
@@ -93,43 +91,21 @@ def _number(cell: str) -> float | str:
     return cell
 
 
-_FORMATS: dict[str, tuple[Callable[[Sequence[Record]], str], Callable[[str], list[Record]]]] = {
-    ".json": (to_json, _records_from_json),
-    ".csv": (_to_csv, _from_csv),
-}
-
-
-def _format(
-    path: Path,
-) -> tuple[Callable[[Sequence[Record]], str], Callable[[str], list[Record]]]:
-    if path.suffix not in _FORMATS:
-        raise ValueError(f"records are in files {' or '.join(_FORMATS)}, got {path.name!r}")
-    return _FORMATS[path.suffix]
-
-
-# --------------------------------------------------------------------------------------------------
-# Files
-
-
 def write_records(records: Iterable[Record], path: str | Path) -> None:
-    """Write records to a ``.csv`` or ``.json`` file, whole or not at all.
+    """Write records to a CSV file, whole or not at all.
 
-    JSON gives back what was written. CSV has one column for every key of any record; a key that a
-    record lacks, or None, is an empty cell and is absent when read; text that looks like a number
-    comes back as one.
+    There is one column for every key of any record; a key that a record lacks, or None, is an empty cell
+    and is absent when read; text that looks like a number comes back as one.
     """
-    path = Path(path)
-    text = _format(path)[0](list(records))
-    write_atomically(path, text)
+    write_atomically(path, to_csv(records))
 
 
 def read_records(path: str | Path) -> list[Record]:
     """Read what :func:`write_records` wrote."""
     path = Path(path)
-    parse = _format(path)[1]
     try:
-        return parse(path.read_text(encoding="utf-8"))
-    except (ValueError, TypeError, RecursionError, csv.Error) as error:
+        return _from_csv(path.read_text(encoding="utf-8"))
+    except (ValueError, TypeError, csv.Error) as error:
         raise ValueError(f"{path} does not contain records ({error})") from error
 
 

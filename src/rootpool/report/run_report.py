@@ -8,29 +8,23 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from .accuracy import difference_by_seed
 from .blocks import Block, Details, Heading, Paragraph, Picture
-from .comparisons import comparison_table
 from .document import Page
 from .plots import (
     dots_with_spread,
-    learning_curve_panels,
     learning_curves,
     paired_differences,
-    spectrum_over_training,
 )
 from .records import Record
 from .runs import RunFolder, RunGroup, different_settings, group_runs, read_run
-from .statistics import Comparison, compare
+from .statistics import compare, comparison_table
 from .table import Cell, Table
 from .text import Mono, Number
 
-__all__ = ["runs_page"]
+__all__ = ["report", "runs_page"]
 
-ERROR, TRAIN_ERROR = "val_error", "train_error"
+ERROR, TRAIN_ERROR, LOSS = "val_error", "train_error", "train_loss"
 FINAL, BEST = "final validation error, %", "best validation error, %"
 IMAGES = ("data.root", "data.hold_out", "data.val_share")  # what decides on the validation images
 MOST_LINES = 6  # in one plot; more runs get panels
@@ -38,6 +32,18 @@ SPECTRA = {
     "condition_mean": "Condition number of the covariances, mean over a batch.",
     "eigenvalue_ratio": "First eigenvalue over the second, mean over a batch.",
 }
+
+
+def report(runs: Sequence[str], output: str, title: str) -> int:
+    """``rootpool report``: write the page as HTML or Markdown, by the end of ``output``."""
+    path = Path(output)
+    if path.suffix not in (".html", ".md"):
+        raise ValueError(f"--output must end in .html or .md, got {output}")
+    once = {Path(run).resolve(): run for run in runs}  # patterns of a shell may overlap
+    page = runs_page(list(once.values()), title)
+    written = page.write(path) if path.suffix == ".html" else page.write_markdown(path)
+    print(f"report: {written}")
+    return 0
 
 
 def runs_page(
@@ -58,42 +64,26 @@ def runs_page(
     if not folders:
         raise ValueError("a report needs at least one folder of a run")
     groups = group_runs([read_run(folder) for folder in folders], labels)
-    page = Page(title, lead=_lead(groups))
+    configurations = f"{len(groups)} configuration{'s' * (len(groups) > 1)}"
+    page = Page(title, lead=f"{len(folders)} run{'s' * (len(folders) > 1)} of {configurations}.")
     for section in (_errors, _comparisons, _settings, _curves, _spectra, _folders):
         page.add(*section(groups))
     return page
 
 
-def _lead(groups: Sequence[RunGroup]) -> str:
-    count = sum(len(group.runs) for group in groups)
-    runs = f"{count} run{'s' * (count > 1)}"
-    if _single(groups):
-        return f"{runs}."
-    return f"{runs} of {len(groups)} configuration{'s' * (len(groups) > 1)} with different seeds."
-
-
-def _single(groups: Sequence[RunGroup]) -> bool:
-    """Whether no configuration has several seeds."""
-    return all(len(group.runs) == 1 for group in groups)
-
-
 def _errors(groups: Sequence[RunGroup]) -> list[Block]:
-    timed = all(run.timing for group in groups for run in group.runs)
-    headers = [
-        "run",
-        "seeds",
-        "epochs",
-        FINAL,
-        BEST,
-        "best epoch (from 0)",
-        "final training error, %",
-    ]
-    rows = [_error_row(group) + ([_seconds(group)] if timed else []) for group in groups]
+    headers = ["run", "seeds", "epochs", FINAL, BEST, "best epoch", "final training error, %"]
+    rows = [_error_row(group) for group in groups]
+    if all(run.timing for group in groups for run in group.runs):
+        headers.append("seconds per epoch")
+        for row, group in zip(rows, groups, strict=True):
+            seconds = median(record["seconds"] for record in group.records("timing"))
+            row.append(Number(seconds, form=".3g"))
     table = Table(
-        headers + ["seconds per epoch"] * timed,
+        headers,
         rows,
-        caption="Errors after the last epoch, and after the epoch with the lowest validation error"
-        + ("." if _single(groups) else "; mean ± one standard deviation over seeds."),
+        caption="Errors after the last epoch, and after the epoch with the lowest validation error; "
+        "of several seeds the mean ± one standard deviation.",
         best={FINAL: "lowest", BEST: "lowest"},
     )
     caution = Paragraph(
@@ -104,20 +94,20 @@ def _errors(groups: Sequence[RunGroup]) -> list[Block]:
 
 
 def _error_row(group: RunGroup) -> list[Cell]:
-    best = [_best(run) for run in group.runs]
+    best = [row for run in group.runs if (row := _best(run)) is not None]
     return [
         group.label,
         len(group.runs),
         _listed(len(run.history) for run in group.runs),
-        _mean([_final(run, ERROR) for run in group.runs]),
-        _mean([None if row is None else row[ERROR] for row in best]),
-        _listed(row["epoch"] for row in best if row is not None),
-        _mean([_final(run, TRAIN_ERROR) for run in group.runs]),
+        _mean(_final(run, ERROR) for run in group.runs),
+        _mean(row[ERROR] for row in best),
+        _listed(row["epoch"] + 1 for row in best),
+        _mean(_final(run, TRAIN_ERROR) for run in group.runs),
     ]
 
 
 def _final(run: RunFolder, value: str) -> float | None:
-    return run.history[-1].get(value)
+    return run.history[-1].get(value) if run.history else None
 
 
 def _best(run: RunFolder) -> Record | None:
@@ -126,7 +116,7 @@ def _best(run: RunFolder) -> Record | None:
     return min(measured, key=lambda row: row[ERROR], default=None)
 
 
-def _mean(values: Sequence[float | None]) -> Number | None:
+def _mean(values: Iterable[float | None]) -> Number | None:
     known = [value for value in values if value is not None]
     return Number.of(known) if known else None
 
@@ -137,10 +127,6 @@ def _listed(numbers: Iterable[int]) -> Cell:
     return different[0] if len(different) == 1 else ", ".join(map(str, different)) or None
 
 
-def _seconds(group: RunGroup) -> Number:
-    return Number(median(row["seconds"] for row in group.records("timing")), form=".3g")
-
-
 def _comparisons(groups: Sequence[RunGroup]) -> list[Block]:
     finals = [
         {**group.tags, "seed": run.seed, ERROR: error}
@@ -148,10 +134,8 @@ def _comparisons(groups: Sequence[RunGroup]) -> list[Block]:
         for run in group.runs
         if (error := _final(run, ERROR)) is not None and math.isfinite(error)
     ]
-    seeds = {
-        group.label: {r["seed"] for r in finals if r["run"] == group.label} for group in groups
-    }
     first = groups[0].label
+    seeds = {g.label: {r["seed"] for r in finals if r["run"] == g.label} for g in groups}
     shared = {g.label: len(seeds[g.label] & seeds[first]) for g in groups[1:]}
     over_images = _over_images(groups)
     # One seed has no spread over seeds, but it has one over images.
@@ -166,18 +150,16 @@ def _comparisons(groups: Sequence[RunGroup]) -> list[Block]:
     )
     if over_images:
         text += " The interval over images, paired by image, is for these seeds and other images."
-    blocks: list[Block] = [
-        Heading("Differences"),
-        Paragraph(text),
-        comparison_table(comparisons, over_images=over_images),
-    ]
+    table = comparison_table(comparisons, over_images=over_images)
+    blocks: list[Block] = [Heading("Differences"), Paragraph(text), table]
     if max(shared.values()) == 1:
         return blocks
+    methods = {group.label: group.tags["method"] for group in groups}
     return [
         *blocks,
         Picture.of(
             paired_differences,
-            _rows(comparisons, groups),
+            [{**one.record(), "method": methods[one.run]} for one in comparisons],
             label="difference in validation error, points (left of zero: better than the first)",
             alt=f"Differences to {first} with 95 % intervals",
         ),
@@ -189,38 +171,23 @@ def _over_images(groups: Sequence[RunGroup]) -> dict[str, float]:
     """By label, how far the difference to the first group reaches over other images; where that is known."""
     first, *others = groups
     same = [g for g in others if all(g.settings.get(k) == first.settings.get(k) for k in IMAGES)]
-    found = ((g.label, difference_by_seed(_right(g), _right(first))) for g in same)
-    return {label: d.images_reach for label, d in found if d is not None}
-
-
-def _right(group: RunGroup) -> dict[int, NDArray[np.bool_]]:
-    return {run.seed: run.right for run in group.runs if run.right is not None}
-
-
-def _rows(comparisons: Sequence[Comparison], groups: Sequence[RunGroup]) -> list[Record]:
-    methods = {group.label: group.tags["method"] for group in groups}
-    return [{**one.record(), "method": methods[one.run]} for one in comparisons]
+    found = {group.label: difference_by_seed(group.right, first.right) for group in same}
+    return {label: d.images_reach for label, d in found.items() if d is not None}
 
 
 def _settings(groups: Sequence[RunGroup]) -> list[Block]:
-    if len(groups) == 1:
-        return []
     keys = different_settings([group.settings for group in groups])
-    if not keys:
-        return [
-            Heading("Settings"),
-            Paragraph("All runs have the same settings and the same seed."),
-        ]
     rows: list[list[Cell]] = [
         [group.label, *(_shown(group.settings.get(key)) for key in keys)] for group in groups
     ]
-    return [Heading("Settings"), Table(["run", *keys], rows, caption="Settings that differ.")]
+    table = Table(["run", *keys], rows, caption="Settings that differ.")
+    return [Heading("Settings"), table] if keys else []
 
 
-def _shown(value: Any) -> str:
+def _shown(value: Any) -> str | None:
     if isinstance(value, list):
         return ", ".join(map(str, value))
-    return "–" if value is None else str(value)
+    return None if value is None else str(value)
 
 
 def _folders(groups: Sequence[RunGroup]) -> list[Block]:
@@ -229,29 +196,30 @@ def _folders(groups: Sequence[RunGroup]) -> list[Block]:
         for group in groups
         for run in group.runs
     ]
-    headers = ["folder", "run", "seed", "epochs", FINAL]
-    return [Details("Every run", [Table(headers, rows)])]
+    return [Details("Every run", [Table(["folder", "run", "seed", "epochs", FINAL], rows)])]
 
 
 def _curves(groups: Sequence[RunGroup]) -> list[Block]:
     history = [row for group in groups for row in group.records("history")]
-    draw = learning_curves if len(groups) <= MOST_LINES else learning_curve_panels
-    alts = {ERROR: "Validation error by epoch", "train_loss": "Training loss by epoch"}
-    last = max(row["epoch"] for row in history)
-    decays = [epoch for epoch in _shared(groups, "model.milestones") or () if epoch <= last]
+    last = max((row["epoch"] for row in history), default=0)
+    changes = {
+        "panels": len(groups) > MOST_LINES,
+        "switch_epoch": _shared(groups, "hybrid.switch_epoch"),
+        "decay_epochs": [e for e in _shared(groups, "model.milestones") or () if e <= last],
+    }
+    alts = {ERROR: "Validation error by epoch", LOSS: "Training loss by epoch"}
     pictures = [
         Picture.of(
-            draw,
-            [row for row in history if value in row],
-            value=value,
-            switch_epoch=_shared(groups, "hybrid.switch_epoch"),
-            decay_epochs=decays,
-            alt=alt,
+            learning_curves, [row for row in history if value in row], value, alt=alt, **changes
         )
         for value, alt in alts.items()
-        if any(math.isfinite(row.get(value, math.nan)) for row in history)
+        if _is_known(history, value)
     ]
     return [Heading("Learning curves"), *pictures] if pictures else []
+
+
+def _is_known(records: Sequence[Record], value: str) -> bool:
+    return any(math.isfinite(record.get(value, math.nan)) for record in records)
 
 
 def _shared(groups: Sequence[RunGroup], key: str) -> Any:
@@ -267,9 +235,8 @@ def _spectra(groups: Sequence[RunGroup]) -> list[Block]:
     for pool in pools:
         rows = [row for row in records if row["pool"] == pool]
         for value, caption in SPECTRA.items():
-            if any(math.isfinite(row[value]) for row in rows):
-                text = caption if len(pools) == 1 else f"{pool}: {caption}"
-                pictures.append(
-                    Picture.of(spectrum_over_training, rows, value, alt=text, caption=text)
-                )
+            text = caption if len(pools) == 1 else f"{pool}: {caption}"
+            if _is_known(rows, value):
+                found = Picture.of(learning_curves, rows, value, x="step", alt=text, caption=text)
+                pictures.append(found)
     return [Heading("Covariances"), *pictures] if pictures else []

@@ -33,7 +33,6 @@ class RunFolder:
     folder: Path
     seed: int
     settings: Mapping[str, Any]  # without the seed
-    hybrid: bool
     history: Sequence[Record]
     spectrum: Sequence[Record]
     timing: Sequence[Record]
@@ -42,6 +41,11 @@ class RunFolder:
     classes: int | None = None
     images: int | None = None
     diverged: Mapping[str, int] | None = None
+
+    @property
+    def hybrid(self) -> bool:
+        """Whether the method changes during the training."""
+        return any(key.startswith("hybrid.") for key in self.settings)
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,11 @@ class RunGroup:
             "method": str(self.settings.get("model.method", self.label)),
             "protocol": "hybrid" if self.runs[0].hybrid else "standalone",
         }
+
+    @property
+    def right(self) -> dict[int, NDArray[np.bool_]]:
+        """By seed, which images were recognised; without the runs that do not know."""
+        return {run.seed: run.right for run in self.runs if run.right is not None}
 
     def records(self, file: str) -> list[Record]:
         """The rows of ``"history"``, ``"spectrum"`` or ``"timing"`` of all seeds, with their tags."""
@@ -87,8 +96,7 @@ def read_run(folder: str | Path) -> RunFolder:
         inside = sorted(path.parent.name for path in folder.glob(f"*/{CONFIG}"))
         hint = f"; did you mean {folder}/{inside[0]}?" if inside else ""
         raise ValueError(f"{folder} is not a run: it has no {CONFIG}{hint}")
-    config = read_yaml(folder / CONFIG)
-    settings = flatten(config)
+    settings = flatten(read_yaml(folder / CONFIG))
     seed = settings.pop("seed", 0)
     history, spectrum, timing = (
         read_records(folder / name) if (folder / name).is_file() else []
@@ -97,16 +105,7 @@ def read_run(folder: str | Path) -> RunFolder:
     result = _result(folder / RESULT)
     if not history and result.get("diverged") is None:
         raise ValueError(f"{folder} has no {HISTORY}: no epoch of this run is finished yet")
-    return RunFolder(
-        folder,
-        seed,
-        settings,
-        config.get("hybrid") is not None,
-        history,
-        spectrum,
-        timing,
-        **result,
-    )
+    return RunFolder(folder, seed, settings, history, spectrum, timing, **result)
 
 
 def _result(path: Path) -> dict[str, Any]:
@@ -158,29 +157,26 @@ def group_runs(runs: Sequence[RunFolder], labels: Sequence[str] | None = None) -
         labels: of the runs; those with the same label are a group. Without them a group of several seeds
             is labelled by the settings that set it apart, and a run without repetitions by its folder.
     """
+    groups: dict[Any, list[RunFolder]] = {}
     if labels is not None:
-        named: dict[str, list[RunFolder]] = {}
         for label, run in zip(labels, runs, strict=True):
-            named.setdefault(label, []).append(run)
-        return [RunGroup(label, group) for label, group in named.items()]
-    groups: list[list[RunFolder]] = []
+            groups.setdefault(label, []).append(run)
+        return [RunGroup(label, group) for label, group in groups.items()]
     for run in runs:
-        for group in groups:
-            if group[0].settings == run.settings and run.seed not in [r.seed for r in group]:
-                group.append(run)
-                break
-        else:
-            groups.append([run])
-    if all(len(group) == 1 for group in groups):
-        return [RunGroup(str(group[0].folder), group) for group in groups]
-    keys = different_settings([group[0].settings for group in groups])
-    chosen: list[str] = []
-    for group in groups:
-        label = ", ".join(_named(key, group[0].settings.get(key)) for key in keys)
-        label = label or str(group[0].settings.get("model.method", ""))
-        usable = label and len(label) <= LONGEST_LABEL and label not in chosen
-        chosen.append(label if usable else str(group[0].folder))
-    return [RunGroup(label, group) for label, group in zip(chosen, groups, strict=True)]
+        # The same seed again is not a repetition: it begins a group of its own.
+        before = [g for g in groups.values() if g[0].settings == run.settings]
+        same = next((g for g in before if run.seed not in [r.seed for r in g]), None)
+        (groups.setdefault(len(groups), []) if same is None else same).append(run)
+    settings = [group[0].settings for group in groups.values()]
+    keys = different_settings(settings) if len(runs) > len(groups) else []
+    found: list[RunGroup] = []
+    for group, values in zip(groups.values(), settings, strict=True):
+        label = ", ".join(_named(key, values.get(key)) for key in keys)
+        if len(groups) == 1 < len(runs):
+            label = str(values.get("model.method", ""))
+        usable = 0 < len(label) <= LONGEST_LABEL and label not in [other.label for other in found]
+        found.append(RunGroup(label if usable else str(group[0].folder), group))
+    return found
 
 
 def different_settings(settings: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -11,22 +11,24 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from statistics import fmean, stdev
 from typing import Any, Literal, TypeAlias
 
 from scipy import stats
 
+from .table import Cell, Table
+from .text import Number, Text
+
 __all__ = [
     "Comparison",
     "PairedDifference",
     "compare",
+    "comparison_table",
     "describe",
     "detectable_difference",
     "holm",
     "paired_difference",
-    "pooled_difference",
-    "seeds_needed",
     "show_p",
     "tally",
     "tone",
@@ -54,13 +56,16 @@ class PairedDifference:
         return self.p_value is not None and self.p_value < 1 - self.confidence
 
     @property
+    def reach(self) -> float | None:
+        """Half the width of the interval."""
+        return None if self.low is None or self.high is None else (self.high - self.low) / 2
+
+    @property
     def spread(self) -> float | None:
         """Standard deviation of the differences of pairs; None where there is no interval."""
-        if self.low is None or self.high is None:
+        if self.reach is None:
             return None
-        return (
-            (self.high - self.low) / 2 / student_factor(self.n, self.confidence) * math.sqrt(self.n)
-        )
+        return self.reach / student_factor(self.n, self.confidence) * math.sqrt(self.n)
 
 
 def paired_difference(
@@ -99,31 +104,6 @@ def paired_difference(
     return PairedDifference(mean, low, high, float(test.pvalue), n, confidence)
 
 
-def pooled_difference(differences: Sequence[PairedDifference]) -> PairedDifference | None:
-    """The mean over the pairs of several studies, which may differ in spread; None without intervals.
-
-    Student's t with the degrees of freedom of Welch and Satterthwaite. Studies are not weighed by their
-    precision: weights that are estimated from few pairs make the interval too narrow. A study without an
-    interval of its own is left out.
-
-    >>> one, other = (PairedDifference(m, m - 1, m + 1, 0.5, 10) for m in (1.0, 3.0))
-    >>> pooled = pooled_difference([one, other])
-    >>> f"{pooled.mean:.2f} ± {pooled.high - pooled.mean:.2f}, {pooled.n} pairs"
-    '2.00 ± 0.66, 20 pairs'
-    """
-    known = [(d.mean, d.spread, d.n) for d in differences if d.spread]
-    total = sum(n for *_, n in known)
-    if not known:
-        return None
-    mean = sum(n * mean for mean, _, n in known) / total
-    parts = [(n * spread**2 / total**2, n) for _, spread, n in known]
-    variance = sum(part for part, _ in parts)
-    student = stats.t(variance**2 / sum(part**2 / (n - 1) for part, n in parts))
-    reach = float(student.ppf(0.975)) * math.sqrt(variance)
-    p_value = 2 * float(student.sf(abs(mean) / math.sqrt(variance)))
-    return PairedDifference(mean, mean - reach, mean + reach, p_value, total)
-
-
 def detectable_difference(spread: float, n: int, power: float = 0.8) -> float:
     """The smallest difference that n pairs tell from zero with this power, at 95 % confidence.
 
@@ -141,18 +121,6 @@ def detectable_difference(spread: float, n: int, power: float = 0.8) -> float:
 def student_factor(n: int, confidence: float = 0.95) -> float:
     """Half the width of a confidence interval over n pairs, in standard errors."""
     return float(stats.t(n - 1).ppf((1 + confidence) / 2))
-
-
-def seeds_needed(spread: float, difference: float, power: float = 0.8) -> int:
-    """The number of pairs that tell a difference of this size from zero; see above.
-
-    >>> seeds_needed(0.5, 0.3)
-    24
-    """
-    n = 2
-    while detectable_difference(spread, n, power) > difference:
-        n += 1
-    return n
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -191,18 +159,13 @@ class Comparison:
 
     def record(self) -> dict[str, Any]:
         """A row for ``plots.paired_differences``, a table or a file."""
-        d = self.difference
         return {
             "label": f"{self.run} − {self.baseline}",
             "run": self.run,
             "baseline": self.baseline,
-            "mean": d.mean,
-            "low": d.low,
-            "high": d.high,
-            "p_value": d.p_value,
+            **asdict(self.difference),
             "corrected_p": self.corrected_p,
             "clear": self.clear,
-            "n": d.n,
         }
 
 
@@ -258,14 +221,13 @@ def describe(result: Result, better: Better = "lower") -> str:
     """
     d = _difference(result)
     side, size = _side(d, better), f"{abs(d.mean):.2f}"
-    if d.low is None or d.high is None:
+    if d.reach is None:
         what = f"{side} by {size} points" if d.mean else side
         where = "the only seed" if d.n == 1 else f"each of {d.n} seeds"
         return f"{what} in {where}; without any spread it cannot be told from noise"
     noise = "" if result.clear else "within noise: "
-    reach = f"{(d.high - d.low) / 2:.2f}"
     basis = f"{100 * d.confidence:g} % interval, {d.n} seeds, {_significance(result)}"
-    return f"{noise}{side} by {size} ± {reach} points ({basis})"
+    return f"{noise}{side} by {size} ± {d.reach:.2f} points ({basis})"
 
 
 def verdict(result: Result, better: Better = "lower") -> str:
@@ -323,3 +285,35 @@ def _significance(result: Result) -> str:
         return f"p {show_p(result.p_value)}"
     after = f" after Holm's correction for {result.comparisons} comparisons"
     return f"p {show_p(result.corrected_p)}" + after * (result.comparisons > 1)
+
+
+def comparison_table(
+    comparisons: Sequence[Comparison],
+    better: Better = "lower",
+    caption: Text = "",
+    over_images: Mapping[str, float] | None = None,
+) -> Table:
+    """One row per comparison: difference in points, interval, p-value and verdict.
+
+    Args:
+        comparisons: of runs with baselines.
+        better: which side is.
+        caption: of the table.
+        over_images: by run, half the width of the interval over other images; a column of its own.
+    """
+    tested = max((comparison.comparisons for comparison in comparisons), default=0)
+    p = f"p, corrected for {tested}" if tested > 1 else "p"
+    columns: dict[str, list[Cell]] = {
+        "run": [c.run for c in comparisons],
+        "against": [c.baseline for c in comparisons],
+        "difference, points": [
+            Number(c.difference.mean, c.difference.reach, "+.2f") for c in comparisons
+        ],
+    }
+    if over_images:
+        known = [over_images.get(c.run) for c in comparisons]
+        columns["over images"] = [None if r is None else f"± {r:.2f}" for r in known]
+    columns[p] = [show_p(c.corrected_p).removeprefix("= ") for c in comparisons]
+    columns["seeds"] = [c.difference.n for c in comparisons]
+    columns["verdict"] = [verdict(c, better) for c in comparisons]
+    return Table(list(columns), list(zip(*columns.values(), strict=True)), caption)

@@ -45,7 +45,7 @@ def evaluation_page(run: TrainedRun, found: Evaluation, root: str | None = None)
     metrics = found.metrics
     page = Page(
         "Where it fails",
-        lead=f"{run.checkpoint.parent.name}, after epoch {run.epoch}.",
+        lead=f"{run.checkpoint.parent.name}, after epoch {run.epoch + 1}.",
         footer=f"Written by rootpool {rootpool.__version__}.",
     )
     page.add(

@@ -68,7 +68,7 @@ def test_from_images_to_records(data, small, tmp_path, capsys):
     assert [result.head for result in results] == list(small)
     assert all(result.accuracy == 100 for result in results)
     assert "accuracy on 6 test images" in capsys.readouterr().out
-    rows = read_records(tmp_path / "main-test.json")
+    rows = read_records(tmp_path / "main-test.csv")
     assert [row["run"] for row in rows] == list(small)
     assert rows[1]["accuracy"] == 100
     assert rows[1]["seconds"] > 0
@@ -76,7 +76,7 @@ def test_from_images_to_records(data, small, tmp_path, capsys):
     assert all(len(result.labels) == 3 for result in held.results)
     assert all("train" in file for file in held.files)
     assert capsys.readouterr().out == ""
-    assert (tmp_path / "main-held-out.json").is_file()
+    assert (tmp_path / "main-held-out.csv").is_file()
 
 
 @pytest.mark.slow

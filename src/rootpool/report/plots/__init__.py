@@ -6,19 +6,16 @@ and ``seed``. Every function takes ``width`` in inches; text has the same size a
 
 from __future__ import annotations
 
-from .bars import confusion_pairs, dots_with_spread, paired_differences, speed_bars
+from .bars import dots_with_spread, paired_differences, speed_bars
 from .confusion import confusion_matrix
-from .curves import learning_curve_panels, learning_curves, spectrum_over_training
+from .curves import learning_curves
 from .drawing import WIDE
 
 __all__ = [
     "WIDE",
     "confusion_matrix",
-    "confusion_pairs",
     "dots_with_spread",
-    "learning_curve_panels",
     "learning_curves",
     "paired_differences",
-    "spectrum_over_training",
     "speed_bars",
 ]

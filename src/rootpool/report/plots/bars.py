@@ -9,14 +9,13 @@ from statistics import fmean, stdev
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from rootpool.report.records import Record
 
-from .drawing import WIDE, below, fit, left_out, logarithmic, styled
-from .palette import BAR, GRID, INK, MUTED, PAPER, run_styles, styles
+from .drawing import WIDE, below, checked, fit, left_out, logarithmic, styled
+from .palette import BAR, GRID, INK, MUTED, PAPER, Style, run_styles
 
-__all__ = ["confusion_pairs", "dots_with_spread", "paired_differences", "speed_bars"]
+__all__ = ["dots_with_spread", "paired_differences", "speed_bars"]
 
 
 @styled
@@ -31,32 +30,30 @@ def dots_with_spread(
 
     Args:
         rows: one mapping per run and seed, with ``run``, the value, and ``method`` and ``protocol``
-            where they apply.
+            where they apply; runs of another protocol than standalone are hollow.
         value: which number to draw.
         label: of the axis.
         width: inches.
     """
-    finite = [row for row in _rows(rows, "run", value) if math.isfinite(row[value])]
+    finite = [row for row in checked(rows, "run", value) if math.isfinite(row[value])]
     runs = defaultdict(list)
     for row in finite:
-        runs[row["run"]].append(row)
-    order = sorted(runs, key=lambda run: fmean(row[value] for row in runs[run]))
+        runs[row["run"]].append(row[value])
+    order = sorted(runs, key=lambda run: fmean(runs[run]))
     figure, axes = _horizontal(order, width)
     looks = run_styles(finite)
     for place, run in enumerate(order):
-        values = [row[value] for row in runs[run]]
-        style = looks[run]
-        spread = stdev(values) if len(values) > 1 else 0.0
+        values, (colour, marker, line) = runs[run], looks[run]
         below_mean = [place + 0.3] * len(values)
-        axes.scatter(values, below_mean, s=14, color=style.colour, alpha=0.6, linewidth=0)
+        axes.scatter(values, below_mean, s=14, color=colour, alpha=0.6, linewidth=0)
         axes.errorbar(
             fmean(values),
             place,
-            xerr=spread or None,
-            color=style.colour,
-            marker=style.marker,
+            xerr=stdev(values) if len(values) > 1 else None,
+            color=colour,
+            marker=marker,
             markersize=7,
-            markerfacecolor=style.colour if style.filled else PAPER,
+            markerfacecolor=colour if line == "-" else PAPER,
             elinewidth=1.6,
         )
     below(figure, label, *left_out(len(rows) - len(finite)))
@@ -78,24 +75,22 @@ def paired_differences(
         label: of the axis; say there which side is better.
         width: inches.
     """
-    rows = sorted(_rows(rows, "label", "mean", "low", "high"), key=lambda row: row["mean"])
+    rows = sorted(checked(rows, "label", "mean", "low", "high"), key=lambda row: row["mean"])
     figure, axes = _horizontal([row["label"] for row in rows], width)
     axes.axvline(0, color=INK, linewidth=1)
-    looks = styles(row["method"] for row in rows if "method" in row)
-    for place, row in enumerate(rows):
-        style = looks.get(row.get("method", ""))
-        colour = style.colour if style else INK
+    looks = _by_method(rows, Style(INK, "o"))
+    for place, (row, style) in enumerate(zip(rows, looks, strict=True)):
         known = row["low"] is not None
         if known:
-            axes.plot([row["low"], row["high"]], [place, place], color=colour)
+            axes.plot([row["low"], row["high"]], [place, place], color=style.colour)
         clear = row.get("clear", known and (row["low"] > 0 or row["high"] < 0))
         axes.plot(
             row["mean"],
             place,
-            marker=style.marker if style else "o",
+            marker=style.marker,
             markersize=7,
-            color=colour,
-            markerfacecolor=colour if clear else PAPER,
+            color=style.colour,
+            markerfacecolor=style.colour if clear else PAPER,
         )
     below(figure, label)
     return figure
@@ -113,7 +108,7 @@ def speed_bars(
         unit: of that number.
         width: inches.
     """
-    rows = sorted(_rows(rows, "label", value), key=lambda row: row[value])
+    rows = sorted(checked(rows, "label", value), key=lambda row: row[value])
     times = [row[value] for row in rows]
     if not times[0] > 0:
         raise ValueError(
@@ -121,69 +116,21 @@ def speed_bars(
         )
     texts = [f"{time:.3g} {unit} ({time / times[0]:.3g}×)" for time in times]
     texts[0] = f"{times[0]:.3g} {unit}"
-    looks = styles(row["method"] for row in rows if "method" in row)
-    colours = [looks[row["method"]].colour if "method" in row else BAR for row in rows]
-    figure, axes = _named_bars([row["label"] for row in rows], times, texts, colours, width)
-    start = times[0] / 3
-    room = 1.3 / (width - 1.3)  # for the text behind the longest bar
-    axes.set_xlim(start, times[-1] * (times[-1] / start) ** room)
+    figure, axes = _horizontal([row["label"] for row in rows], width)
+    colours = [style.colour for style in _by_method(rows, Style(BAR, "o"))]
+    bars = axes.barh(range(len(rows)), times, height=0.5, color=colours)
+    axes.bar_label(bars, texts, padding=4, fontsize=8, color=MUTED)
+    axes.margins(x=0.25)  # for the text behind the longest bar
+    axes.set_xlim(left=times[0] / 3)
     logarithmic(axes, "x")
     below(figure, f"{unit}, logarithmic")
     return figure
 
 
-@styled
-def confusion_pairs(rows: Sequence[Record], top: int = 12, *, width: float = WIDE) -> Figure:
-    """The pairs of classes that are confused most often.
-
-    Args:
-        rows: mappings with ``true``, ``predicted`` and ``count``, and ``total``, the images of the
-            true class, where it is known.
-        top: how many pairs.
-        width: inches.
-    """
-    rows = sorted(_rows(rows, "true", "predicted", "count"), key=lambda row: -row["count"])[:top]
-    counts = [row["count"] for row in rows]
-    texts = [
-        f"{row['count']} of {row['total']}" if "total" in row else f"{row['count']}" for row in rows
-    ]
-    names = [f"{row['true']} → {row['predicted']}" for row in rows]
-    figure, axes = _named_bars(names, counts, texts, [BAR] * len(rows), width)
-    axes.set_xlim(0, max(counts) * (1 + 0.9 / width))
-    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-    below(figure, "images of the first class taken for the second")
-    return figure
-
-
-def _named_bars(
-    names: Sequence[str],
-    values: Sequence[float],
-    texts: Sequence[str],
-    colours: Sequence[str],
-    width: float,
-) -> tuple[Figure, Axes]:
-    """Bars from the top down, each below its name, so that long names fit."""
-    figure = Figure(figsize=(width, 0.5 + 0.44 * len(names)), layout="constrained")
-    axes = figure.add_subplot()
-    bars = axes.barh(range(len(names)), values, height=0.32, color=colours)
-    axes.bar_label(bars, texts, padding=4, fontsize=8, color=MUTED)
-    for place, name in enumerate(fit(name, width - 0.2) for name in names):
-        axes.text(
-            0, place - 0.24, name, ha="left", va="bottom", transform=axes.get_yaxis_transform()
-        )
-    axes.set(ylim=(len(names) - 0.6, -0.8), yticks=[])
-    axes.spines["left"].set_visible(False)
-    return figure, axes
-
-
-def _rows(rows: Sequence[Record], *needed: str) -> list[Record]:
-    if not rows:
-        raise ValueError(f"no rows to draw; each needs {', '.join(needed)}")
-    for row in rows:
-        missing = [key for key in needed if key not in row]
-        if missing:
-            raise ValueError(f"rows need {', '.join(missing)}; got {', '.join(row)}")
-    return list(rows)
+def _by_method(rows: Sequence[Record], otherwise: Style) -> list[Style]:
+    """A style for each row: that of its method, if it names one."""
+    looks = run_styles({"run": row["method"]} for row in rows if "method" in row)
+    return [looks.get(row.get("method", ""), otherwise) for row in rows]
 
 
 def _horizontal(labels: Sequence[str], width: float) -> tuple[Figure, Axes]:

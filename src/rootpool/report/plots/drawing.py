@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import functools
-import math
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, ParamSpec
 
@@ -15,9 +14,12 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
+from rootpool.report.records import Record
+
 __all__ = [
     "WIDE",
     "below",
+    "checked",
     "fit",
     "left_out",
     "legend",
@@ -32,9 +34,6 @@ P = ParamSpec("P")
 
 STYLE = Path(__file__).with_name("rootpool.mplstyle")
 CHARACTER = 0.077  # inches of 9-point text, on the safe side
-USUAL_CHARACTER = 0.068
-# Ticks within a decade of a logarithmic axis, by the largest ratio of its ends.
-STEPS = {10: (1.0, 1.5, 2.0, 3.0, 5.0, 7.0), 300: (1.0, 2.0, 5.0), math.inf: (1.0,)}
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -49,17 +48,26 @@ def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
     return drawn
 
 
+def checked(records: Sequence[Record], *needed: str) -> Sequence[Record]:
+    """The records, if there are any and each has what a plot draws."""
+    if not records:
+        raise ValueError(f"no records to draw; each needs {', '.join(needed)}")
+    for record in records:
+        missing = [key for key in needed if key not in record]
+        if missing:
+            raise ValueError(f"records need {', '.join(missing)}; got {', '.join(record)}")
+    return records
+
+
 def legend(figure: Figure, handles: Mapping[str, Line2D], width: float) -> None:
     """Put a legend above the plot, in as many columns as fit."""
     if not handles:
         return
     line = 0.52  # inches of an entry beside its text
     labels = [fit(label, width - line) for label in handles]
-    columns = int(width / (max(map(len, labels)) * USUAL_CHARACTER + line))
-    rows = math.ceil(len(labels) / max(1, columns))
-    columns = math.ceil(len(labels) / rows)  # no nearly empty last row
+    columns = max(1, int(width / (max(map(len, labels)) * CHARACTER + line)))
     figure.legend(list(handles.values()), labels, loc="outside upper left", ncols=columns)
-    figure.set_figheight(figure.get_figheight() + 0.19 * rows)
+    figure.set_figheight(figure.get_figheight() + 0.19 * -(-len(labels) // columns))
 
 
 def below(figure: Figure, *lines: str) -> None:
@@ -77,7 +85,7 @@ def logarithmic(axes: Axes, name: Literal["x", "y"]) -> None:
     """Make an axis logarithmic, with ticks at decades, or also within them if there are few."""
     getattr(axes, f"set_{name}scale")("log")
     low, high = getattr(axes, f"get_{name}lim")()
-    steps = next(steps for span, steps in STEPS.items() if high <= span * low)
+    steps = (1, 1.5, 2, 3, 5, 7) if high <= 10 * low else (1, 2, 5) if high <= 300 * low else (1,)
     axis = getattr(axes, f"{name}axis")
     axis.set_major_locator(LogLocator(subs=steps, numticks=8))
     axis.set_major_formatter(FuncFormatter(lambda number, _: power_of_ten(number)))
@@ -93,9 +101,8 @@ def power_of_ten(number: float) -> str:
     if 1e-3 <= number < 1e5:
         return f"{number:g}"
     digits, exponent = f"{number:.1e}".split("e")
-    return f"{digits.removesuffix('.0')}·10".removeprefix("1·") + f"{int(exponent)}".translate(
-        SUPERSCRIPTS
-    )
+    factor = f"{digits.removesuffix('.0')}·10".removeprefix("1·")
+    return factor + f"{int(exponent)}".translate(SUPERSCRIPTS)
 
 
 def fit(text: str, inches: float, lines: int = 1) -> str:
@@ -105,8 +112,6 @@ def fit(text: str, inches: float, lines: int = 1) -> str:
     'Clay colored…'
     >>> fit("Clay colored Sparrow", 1.2, lines=2).splitlines()
     ['Clay colored', 'Sparrow']
-    >>> fit("exact − isqrt-cov", 1.2, lines=2).splitlines()
-    ['exact −', 'isqrt-cov']
     """
     text = text.encode(errors="replace").decode()  # fonts cannot draw lone surrogates
     characters = max(2, int(inches / CHARACTER))

@@ -1,4 +1,4 @@
-"""Colours and markers of methods, lines of runs.
+"""Colours and markers of methods, lines of protocols.
 
 The methods of the paper have designed colours, chosen to stay apart for colour-blind readers too. Any other
 name, such as a user's own method, gets a style that is free, so a new method needs no edit here.
@@ -12,21 +12,7 @@ from typing import Any, NamedTuple
 
 from rootpool.report.records import Record
 
-__all__ = [
-    "BAR",
-    "FAINT",
-    "GRID",
-    "INK",
-    "LINES",
-    "MUTED",
-    "PAPER",
-    "STYLES",
-    "RunStyle",
-    "Style",
-    "run_styles",
-    "styles",
-    "tags",
-]
+__all__ = ["BAR", "FAINT", "GRID", "INK", "MUTED", "PAPER", "STYLES", "Style", "run_styles", "tags"]
 
 PAPER = "#ffffff"
 INK = "#1d2126"
@@ -34,13 +20,15 @@ MUTED = "#5b6470"
 GRID = "#e3e7eb"
 FAINT = "#c6cdd5"  # lines in the background
 BAR = "#4a6fa5"  # bars that belong to no method
+LINES = {"standalone": "-", "hybrid": "--"}  # by protocol; any other is dotted
 
 
 class Style(NamedTuple):
-    """The colour and the marker of a method in every plot."""
+    """A run in a plot: colour and marker by method, line by protocol."""
 
     colour: str
     marker: str
+    line: Any = "-"
 
 
 STYLES: dict[str, Style] = {
@@ -61,16 +49,35 @@ STYLES: dict[str, Style] = {
 }
 
 
-def styles(names: Iterable[str]) -> dict[str, Style]:
-    """A style for each name: the designed one, or one that no other name here has.
+def tags(record: Record) -> tuple[str, str, str]:
+    """Run, method and protocol of a record; a run without a method is its own method."""
+    run = str(record.get("run", record.get("label")))
+    return run, str(record.get("method", run)), str(record.get("protocol", "standalone"))
 
-    The search for a free style starts at the checksum of the name, so that an unknown name mostly
-    looks the same in every plot.
 
-    >>> styles(["svd-pade"])["svd-pade"].marker
-    'D'
+def run_styles(records: Iterable[Record]) -> dict[str, Style]:
+    """The style of each run.
+
+    The first run of a method has the method's colour, in each protocol. Further runs of the same method and
+    protocol, and methods without a designed colour, get a free one: the search starts at the checksum of
+    the name, so that a name mostly looks the same in every plot.
+
+    >>> mine, yours, hybrid = run_styles(
+    ...     [
+    ...         {"run": "mine", "method": "exact"},
+    ...         {"run": "yours", "method": "exact"},
+    ...         {"run": "hybrid", "method": "exact", "protocol": "hybrid"},
+    ...     ]
+    ... ).values()
+    >>> mine.colour == hybrid.colour, mine.colour == yours.colour, hybrid.line
+    (True, False, '--')
     """
-    names = list(dict.fromkeys(names))
+    first: dict[tuple[str, str], str] = {}
+    runs = {}
+    for run, method, protocol in map(tags, records):
+        name = method if first.setdefault((method, protocol), run) == run else run
+        runs[run] = name, LINES.get(protocol, ":")
+    names = dict.fromkeys(name for name, _ in runs.values())
     chosen = {name: STYLES[name] for name in names if name in STYLES}
     every = list(STYLES.values())
     for name in names:
@@ -78,48 +85,4 @@ def styles(names: Iterable[str]) -> dict[str, Style]:
             start = zlib.crc32(name.encode(errors="replace")) % len(every)
             order = every[start:] + every[:start]
             chosen[name] = next((s for s in order if s not in chosen.values()), order[0])
-    return {name: chosen[name] for name in names}
-
-
-LINES: dict[str, Any] = {"standalone": "-", "hybrid": "--"}
-# For further runs of the same method.
-FREE_LINES: list[Any] = [":", "-.", (0, (6, 1.5, 1, 1.5, 1, 1.5)), (0, (1, 3))]
-
-
-class RunStyle(NamedTuple):
-    """One run in a plot: colour and marker by method, line by protocol."""
-
-    colour: str
-    marker: str
-    line: Any
-
-    @property
-    def filled(self) -> bool:
-        """Whether its markers are filled, as a solid line is."""
-        return bool(self.line == "-")
-
-
-def tags(record: Record) -> tuple[str, str, str]:
-    """Run, method and protocol of a record; a run without a method is its own method."""
-    run = str(record.get("run", record.get("label")))
-    return run, str(record.get("method", run)), str(record.get("protocol", "standalone"))
-
-
-def run_styles(records: Iterable[Record]) -> dict[str, RunStyle]:
-    """The style of each run; runs of the same method and protocol differ in their lines.
-
-    >>> mine, yours = run_styles(
-    ...     [{"run": "mine", "method": "exact"}, {"run": "yours", "method": "exact"}]
-    ... ).values()
-    >>> mine.colour == yours.colour, mine.line == yours.line
-    (True, False)
-    """
-    runs = {run: (method, protocol) for run, method, protocol in map(tags, records)}
-    looks = styles(method for method, _ in runs.values())
-    found: dict[str, RunStyle] = {}
-    for run, (method, protocol) in runs.items():
-        taken = [found[other].line for other in found if runs[other][0] == method]
-        order = [LINES.get(protocol, FREE_LINES[0]), *FREE_LINES]
-        line = next((line for line in order if line not in taken), order[0])
-        found[run] = RunStyle(*looks[method], line)
-    return found
+    return {run: chosen[name]._replace(line=line) for run, (name, line) in runs.items()}

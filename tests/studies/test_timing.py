@@ -3,7 +3,7 @@ import torch
 
 from rootpool.machine import machine
 from rootpool.nn import SVDPade
-from rootpool.report.timing import time_methods
+from studies.timing import time_methods
 
 
 def test_a_record_says_what_was_timed_and_where():

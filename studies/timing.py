@@ -10,8 +10,7 @@ from torch import Tensor
 
 from rootpool.machine import machine
 from rootpool.nn import Method, covariance_pool, method_names, resolve_method
-
-from .records import Record
+from rootpool.report.records import Record
 
 __all__ = ["time_methods"]
 
