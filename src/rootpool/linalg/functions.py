@@ -47,8 +47,14 @@ def apply_function(
     eigenvalue_floor: float | None = None,
     keep_largest: int | None = None,
     solver_device: str | torch.device | None = None,
+    **unknown: object,
 ) -> Tensor:
     """What all functions of this file come to; ``caller`` is named in errors."""
+    if unknown:
+        raise TypeError(
+            f"{caller} has no option {', '.join(unknown)}; the options are "
+            f"{', '.join(SpectralOptions.__annotations__)}"
+        )
     if eigenvalue_floor is not None:
         has_range = isinstance(A, Tensor) and (A.is_floating_point() or A.is_complex())
         if has_range and eigenvalue_floor > torch.finfo(A.dtype).max:
@@ -187,8 +193,8 @@ def powm(A: Tensor, exponent: float | Tensor, **options: Unpack[SpectralOptions]
             raise TypeError(
                 f"powm with a tensor as exponent takes no {', '.join(sorted(unknown))}; give a number"
             )
-        return tensor_power(A, exponent, solver_device=options.get("solver_device"))
-    if isinstance(exponent, str):
+        return tensor_power(A, exponent, options.get("solver_device"), input_rounding(A))
+    if isinstance(exponent, (str, complex)):
         raise TypeError(f"powm expects a number or a tensor as exponent, got {exponent!r}")
     named = {0.5: "sqrt", -0.5: "inv_sqrt"}
     function = FUNCTIONS[named[exponent]] if exponent in named else Power(float(exponent))

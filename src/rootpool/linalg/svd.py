@@ -28,16 +28,18 @@ depend on it, and these coefficients are 0.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from .by_torch import Known, decomposed
 from .checks import VECTOR_ADVICE, check_matrix, check_range, checked_like_forward, needs_grad
 from .decompose import roundoff, svd_forward
 from .differentiation import Differentiable, apply, remember
 from .precision import without_autocast
-from .rules import Rule, eigenvector_term, resolve_rule
+from .rules import Degenerate, Rule, eigenvector_term, resolve_rule
 
 __all__ = ["SVDResult", "svd"]
 
@@ -76,8 +78,9 @@ class _SVD(Differentiable):
         rule: Rule,
         full_matrices: bool,
         solver_device: str | torch.device | None,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        return svd_forward(A, full_matrices, solver_device)
+        known: Known | None,
+    ) -> Known:
+        return known or svd_forward(A, full_matrices, solver_device)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -92,12 +95,12 @@ class _SVD(Differentiable):
     ) -> tuple[Tensor | None, ...]:
         U, s, Vh = ctx.saved_tensors
         if g_U is None and g_s is None and g_Vh is None:
-            return None, None, None, None
+            return None, None, None, None, None
         k = s.shape[-1]
         U, V = _first(U, k), _first(Vh.mH, k)
         inner = torch.diag_embed(torch.zeros_like(s) if g_s is None else g_s).to(U.dtype)
         if g_U is None and g_Vh is None:
-            return U @ inner @ V.mH, None, None, None
+            return U @ inner @ V.mH, None, None, None, None
 
         g_U = torch.zeros_like(U) if g_U is None else _first(g_U, k)
         g_V = torch.zeros_like(V) if g_Vh is None else _first(g_Vh.mH, k)
@@ -114,7 +117,7 @@ class _SVD(Differentiable):
             g_A = g_A + U @ ((g_V - V @ C_V) * inverse).mH
         upstream = [g for g in (g_U, g_s, g_V) if g is not None]
         check_range(g_A, "the gradient of svd", *upstream, advice=VECTOR_ADVICE)
-        return g_A, None, None, None
+        return g_A, None, None, None, None
 
     @staticmethod
     def tangent(ctx: Any, saved: tuple[Tensor, ...], dA: Tensor, *_: None) -> tuple[Tensor, ...]:
@@ -179,4 +182,26 @@ def svd(
     kernel = resolve_rule(rule)
     if not needs_grad(A):
         return SVDResult(*svd_forward(A, full_matrices, solver_device))
-    return SVDResult(*apply(_SVD, A, kernel, full_matrices, solver_device))
+    known = None
+    if solver_device is None and isinstance(kernel, Degenerate) and not full_matrices:
+        found = decomposed(_thin, A, lambda factors: _is_simple(factors[1], kernel), "svd")
+        if found is not None:
+            known, settled = found
+            if settled:
+                return SVDResult(*known)
+    return SVDResult(*apply(_SVD, A, kernel, full_matrices, solver_device, known))
+
+
+def _thin(A: Tensor) -> tuple[Tensor, ...]:
+    U, s, Vh = torch.linalg.svd(A, full_matrices=False)
+    return U, s, Vh
+
+
+def _is_simple(s: Tensor, rule: Degenerate) -> bool:
+    """Whether torch's derivative, which divides by differences of squares, loses nothing by that."""
+    info = torch.finfo(s.dtype)
+    apart = max(math.sqrt(info.eps), rule.relative_tolerance(s))
+    least, largest = (end.item() for end in s.aminmax())
+    if not (info.tiny**0.25 < least and apart * largest < least and largest < info.max**0.25):
+        return False
+    return Degenerate(apart).has_no_ties(s)
