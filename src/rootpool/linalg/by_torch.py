@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-import torch
 from torch import Tensor
 from torch.linalg import LinAlgError
 
@@ -59,5 +58,5 @@ def decomposed(
 
     node = factors[0].grad_fn
     assert node is not None  # the caller has asked whether a gradient is wanted
-    node.register_hook(look_for_overflow)  # type: ignore[arg-type]
+    node.register_hook(look_for_overflow)
     return tuple(factors), True

@@ -2,6 +2,8 @@ r"""Canonical correlations of two views, for losses on whitened cross-covariance
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
@@ -23,7 +25,8 @@ def _centred(X: Tensor) -> Tensor:
     """
     N = X.shape[-2]
     apart = X[..., 1:, :] - X[..., :1, :]
-    return (apart - apart.sum(-2, keepdim=True) / (N + N**0.5)) / (N - 1) ** 0.5
+    reflected = apart - apart.sum(-2, keepdim=True) / (N + math.sqrt(N))
+    return reflected / math.sqrt(N - 1)
 
 
 def _whitened(X: Tensor, ridge: float) -> Tensor:
