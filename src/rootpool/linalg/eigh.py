@@ -36,6 +36,7 @@ from .differentiation import Differentiable, apply, hermitian_part, remember
 from .jacobi import is_tiny
 from .parallel import batchwise
 from .precision import without_autocast
+from .products import product
 from .rules import Degenerate, Rule, eigenvector_term, resolve_rule
 
 __all__ = ["EighResult", "eigh"]
@@ -74,9 +75,10 @@ class _Eigh(Differentiable):
     @staticmethod
     def tangent(ctx: Any, saved: tuple[Tensor, ...], dA: Tensor, *_: None) -> tuple[Tensor, Tensor]:
         lam, U = saved
-        E = U.mH @ hermitian_part(dA) @ U
+        E = product(product(U.mH, hermitian_part(dA)), U)
         slopes = E.diagonal(dim1=-2, dim2=-1)
-        return slopes.real if U.is_complex() else slopes, U @ (ctx.rule(lam).mT * E)
+        turn = product(U, ctx.rule(lam).mT * E)
+        return slopes.real if U.is_complex() else slopes, turn
 
 
 def _gradient(
@@ -88,8 +90,9 @@ def _gradient(
         slopes = None if g_lam is None else upstream[0]
         terms = [] if slopes is None else [U * slopes.unsqueeze(-2)]
         if g_U is not None:
-            terms.append(U @ eigenvector_term(rule, lam, U.mH @ upstream[-1], slopes))
-        gradient = sum(terms[1:], terms[0]) @ U.mH
+            coupling = product(U.mH, upstream[-1])
+            terms.append(product(U, eigenvector_term(rule, lam, coupling, slopes)))
+        gradient = product(sum(terms[1:], terms[0]), U.mH)
         check_range(gradient, "the gradient of eigh", *upstream, advice=VECTOR_ADVICE)
         return (gradient,)
 
