@@ -1,4 +1,4 @@
-"""Every function under every transformation: one table, which the tests run and the documentation shows.
+"""Every function under every transformation, and under pairs of them: what the tests run and the page shows.
 
 A row is a function of one tensor, its input, and what it refuses with the reason. The script
 ``scripts/transformations.py`` runs the same checks and writes ``docs/api/transformations.md``.
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import pytest
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from matrices import random
 from rootpool.linalg import (
@@ -64,6 +65,11 @@ class Row:
     sample: Callable[..., Tensor]
     symmetric: bool = True
     refuses: dict[str, Refusal] = field(default_factory=dict)
+
+    def refusal(self, transformation: str) -> Refusal | None:
+        """What is refused once is refused in pairs: those are named by what they need."""
+        needs = NEEDS.get(transformation, (transformation,))
+        return next((self.refuses[name] for name in needs if name in self.refuses), None)
 
 
 def numbers(*shape: int, dtype: torch.dtype, seed: int = 0) -> Tensor:
@@ -138,9 +144,8 @@ FUNCTIONS: dict[str, Row] = {
     "powm(A, tensor)": matrix(
         lambda A: powm(A, torch.full((), 0.3, dtype=torch.float64, device=A.device)),
         gradgrad=TENSOR,
-        hessian=TENSOR,
     ),
-    "sqrtm(rule='pade')": matrix(lambda A: sqrtm(A, rule="pade"), gradgrad=RULE, hessian=RULE),
+    "sqrtm(rule='pade')": matrix(lambda A: sqrtm(A, rule="pade"), gradgrad=RULE),
     "sqrtm(eigenvalue_floor=2)": matrix(lambda A: sqrtm(A, eigenvalue_floor=2.0)),
     "newton_schulz": matrix(lambda A: newton_schulz(A).root),
     "newton_schulz(Minimax())": matrix(lambda A: newton_schulz(A, Minimax()).root),
@@ -163,11 +168,11 @@ FUNCTIONS: dict[str, Row] = {
     "frechet_distance, N < d": general(of_two(frechet_distance), 2, 3, 4),
     "canonical_correlations": general(of_two(canonical_correlations), 2, 6, 3),
     "canonical_correlations, N < d": general(
-        of_two(lambda X, Y: canonical_correlations(X, Y[..., :2], 0.1)), 2, 4, 5
+        of_two(lambda X, Y: canonical_correlations(X, Y, 0.1)), 2, 4, 5
     ),
     "covariance": Row(covariance, features, symmetric=False, refuses={"complex": REAL}),
     "covariance_pool('exact')": pooling("exact"),
-    "covariance_pool('svd-pade')": pooling("svd-pade", gradgrad=ONCE, hessian=ONCE),
+    "covariance_pool('svd-pade')": pooling("svd-pade", gradgrad=ONCE),
     "covariance_pool('isqrt-cov')": pooling("isqrt-cov"),
     "covariance_pool('minimax')": pooling("minimax"),
     "covariance_pool('log')": pooling("log"),
@@ -217,13 +222,17 @@ def check_grad(row: Row, dtype: torch.dtype = torch.float64) -> None:
     _close(_inner(_gradient(loss, A), V), _numeric(loss, A, V))
 
 
+def _twice(loss: Callable[[Tensor], Tensor], A: Tensor, V: Tensor) -> Tensor:
+    """The derivative of the gradient along ``V``, by two backward passes."""
+    B = A.clone().requires_grad_()
+    (g,) = torch.autograd.grad(loss(B), B, create_graph=True)
+    return torch.autograd.grad((g * V).sum(), B)[0]
+
+
 def check_gradgrad(row: Row) -> None:
     A, loss = row.sample(), _loss(row)
     V = _direction(A)
-    B = A.clone().requires_grad_()
-    (g,) = torch.autograd.grad(loss(B), B, create_graph=True)
-    (got,) = torch.autograd.grad((g * V).sum(), B)
-    _close(got, _numeric(lambda A: _gradient(loss, A), A, V))
+    _close(_twice(loss, A, V), _numeric(lambda A: _gradient(loss, A), A, V))
 
 
 def check_jvp(row: Row) -> None:
@@ -305,6 +314,118 @@ def check_float64(row: Row) -> None:
     _close(_inner(_gradient(loss, A), V), slope, 1e-9)
 
 
+# --------------------------------------------------------------------------------------------------
+# Pairs of them
+
+
+def check_jvp_of_vmap(row: Row) -> None:
+    A = _batch(row)
+    V = row_symmetric(row, _direction(A))
+    tangent = torch.func.jvp(torch.vmap(row.call), (A,), (V,))[1]
+    _close(tangent, _numeric(lambda A: torch.stack([row.call(a) for a in A]), A, V))
+
+
+def check_vmap_of_jvp(row: Row) -> None:
+    A = _batch(row)
+    V = row_symmetric(row, _direction(A))
+    tangent = torch.vmap(lambda a, v: torch.func.jvp(row.call, (a,), (v,))[1])(A, V)
+    _close(tangent, _numeric(lambda A: torch.stack([row.call(a) for a in A]), A, V))
+
+
+def row_symmetric(row: Row, V: Tensor) -> Tensor:
+    """Directions in which a symmetric matrix stays one."""
+    return (V + V.mH) / 2 if row.symmetric else V
+
+
+def check_hessian_of_vmap(row: Row) -> None:
+    A, loss = _batch(row)[:2], _loss(row)
+    V = _direction(A)
+    hessian = torch.func.hessian(lambda A: torch.vmap(loss)(A).sum())(A)
+    alone = torch.stack(
+        [_numeric(lambda a: _gradient(loss, a), a, v) for a, v in zip(A, V, strict=True)]
+    )
+    _close((hessian * V).sum(tuple(range(-A.dim(), 0))), alone)
+
+
+def check_complex_gradgrad(row: Row) -> None:
+    """In both modes of ``torch.func``, each inside and outside."""
+    A, loss = row.sample(torch.complex128), _loss(row)
+    V = _direction(A)
+    W = V.flip(-1)
+    grad, jvp = torch.func.grad, torch.func.jvp
+    expected = _numeric(lambda A: _inner(_gradient(loss, A), V), A, W)
+    _close(_inner(grad(lambda A: _inner(grad(loss)(A), V))(A), W), expected)
+    _close(_inner(grad(lambda A: jvp(loss, (A,), (V,))[1])(A), W), expected)
+    _close(_inner(jvp(grad(loss), (A,), (W,))[1], V), expected)
+
+
+def check_checkpoint(row: Row) -> None:
+    A, loss = row.sample(), _loss(row)
+    for reentrant in (False, True):
+        B = A.clone().requires_grad_()
+        checkpoint(loss, B, use_reentrant=reentrant).backward()
+        _close(B.grad, _gradient(loss, A), 1e-12)
+
+
+def check_checkpoint_twice(row: Row) -> None:
+    A, loss = row.sample(), _loss(row)
+    V = _direction(A)
+    got = _twice(lambda A: checkpoint(loss, A, use_reentrant=False), A, V)
+    _close(got, _numeric(lambda A: _gradient(loss, A), A, V))
+
+
+def check_gradgrad_in_autocast(row: Row) -> None:
+    A, loss = row.sample(), _loss(row)
+    V = _direction(A)
+    expected = _twice(loss, A, V)
+    with torch.autocast(A.device.type, torch.bfloat16):
+        got = _twice(loss, A.float(), V.float())
+    _close(got.double(), expected, 1e-3)  # bfloat16 would be wrong by 1e-2
+
+
+def check_half_in_autocast(row: Row) -> None:
+    """Input in half precision, value and gradient, against the same input in float64."""
+    for dtype in (torch.float16, torch.bfloat16):
+        A, loss = row.sample().to(dtype), _loss(row)
+        expected = row.call(A.double())
+        with torch.autocast(A.device.type, dtype):
+            got, gradient = row.call(A), _gradient(loss, A)
+        tolerance = {torch.float32: 1e-4}.get(got.dtype, 2 * torch.finfo(dtype).eps)
+        _close(got.double(), expected, tolerance)
+        assert gradient.dtype == dtype
+        _close(gradient.double(), _gradient(loss, A.double()), 4 * torch.finfo(dtype).eps)
+
+
+def check_compile_of_complex(row: Row) -> None:
+    """At the first call, when torch runs what it has just traced in another mode."""
+    torch._dynamo.reset()
+    A = row.sample(torch.complex128)
+    compiled = torch.compile(row.call, fullgraph=True, backend="aot_eager")
+    _close(compiled(A), row.call(A), 1e-12)
+
+
+def check_compile_of_half(row: Row) -> None:
+    torch._dynamo.reset()
+    A = row.sample().bfloat16()
+    compiled = torch.compile(row.call, fullgraph=True, backend="aot_eager")
+    with torch.autocast(A.device.type, torch.bfloat16):
+        _close(compiled(A).double(), row.call(A).double(), 1e-6)
+
+
+def check_compile_again(row: Row) -> None:
+    """With another batch, and a batch of another size."""
+    torch._dynamo.reset()
+    compiled = torch.compile(row.call, fullgraph=True, backend="aot_eager")
+    A = row.sample()
+    two = A if A.dim() == 3 else torch.stack([A, 2 * A])
+    for B in (
+        two,
+        torch.cat([two, two]),
+        two[..., :-1, :-1] if row.symmetric else two[..., :-1, :],
+    ):
+        _close(compiled(B), row.call(B), 1e-12)
+
+
 TRANSFORMATIONS: dict[str, Callable[[Row], None]] = {
     "grad": check_grad,
     "gradgrad": check_gradgrad,
@@ -320,10 +441,47 @@ TRANSFORMATIONS: dict[str, Callable[[Row], None]] = {
     "float64": check_float64,
 }
 
+PAIRS: dict[str, Callable[[Row], None]] = {
+    "jvp of vmap": check_jvp_of_vmap,
+    "vmap of jvp": check_vmap_of_jvp,
+    "hessian of vmap": check_hessian_of_vmap,
+    "complex, gradgrad": check_complex_gradgrad,
+    "checkpoint": check_checkpoint,
+    "checkpoint, gradgrad": check_checkpoint_twice,
+    "autocast, gradgrad": check_gradgrad_in_autocast,
+    "autocast of half": check_half_in_autocast,
+}
+
+# Compilation takes seconds: of these, what the rows below share with all others.
+COMPILED_PAIRS: dict[str, Callable[[Row], None]] = {
+    "compile of complex": check_compile_of_complex,
+    "compile of half": check_compile_of_half,
+    "compile, other sizes": check_compile_again,
+}
+COMPILED = (
+    "sqrtm",
+    "powm(A, tensor)",
+    "eigh: projector",
+    "eigvalsh",
+    "orthogonalize, square",
+    "covariance_pool('exact')",
+)
+CHECKS = {**TRANSFORMATIONS, **PAIRS, **COMPILED_PAIRS}
+
+# What a row refuses is said once: by the transformation that needs it.
+NEEDS = {
+    "hessian": ("gradgrad",),
+    "hessian of vmap": ("gradgrad",),
+    "complex, gradgrad": ("complex", "gradgrad"),
+    "checkpoint, gradgrad": ("gradgrad",),
+    "autocast, gradgrad": ("gradgrad",),
+    "compile of complex": ("complex",),
+}
+
 
 def outcome(row: Row, transformation: str) -> bool:
     """True if the transformation works, False if it is refused as the row says; else an error."""
-    check, refusal = TRANSFORMATIONS[transformation], row.refuses.get(transformation)
+    check, refusal = CHECKS[transformation], row.refusal(transformation)
     if refusal is None:
         check(row)
         return True

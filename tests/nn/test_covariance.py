@@ -2,7 +2,7 @@ import pytest
 import torch
 
 import matrices
-from rootpool.nn import Covariance, covariance, covariance_pool
+from rootpool.nn import covariance, covariance_pool
 
 
 @pytest.mark.parametrize("shape", [(2, 4, 9), (2, 4, 3, 3), (1, 3, 1), (0, 3, 5), (2, 1, 4)])
@@ -19,7 +19,6 @@ def test_by_loops(shape):
                 pairs = zip(flat[b, i].tolist(), flat[b, j].tolist(), strict=True)
                 expected = sum((x - mean[i]) * (y - mean[j]) for x, y in pairs) / N
                 assert P[b, i, j] == pytest.approx(expected, abs=1e-14)
-    assert torch.equal(Covariance()(X), P)
 
 
 def test_gradient_dtype_and_layout():

@@ -7,12 +7,11 @@ with an underscore belong to this package alone.
 from .checks import skip_checks
 from .correlations import canonical_correlations
 from .eigh import EighResult, eigh
-from .functions import expm, inv_sqrtm, logm, matrix_function, powm, sqrtm
+from .functions import expm, inv_sqrtm, inverse_root, logm, matrix_function, powm, sqrtm
 from .gaussians import bures_wasserstein, frechet_distance
 from .iterations import Roots, newton_schulz
 from .minimax import Minimax
 from .polar import Polar, orthogonalize, polar, rotation
-from .roots import inverse_root
 from .rules import (
     RULES,
     Degenerate,

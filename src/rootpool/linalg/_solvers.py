@@ -47,7 +47,7 @@ def _allocate_eigh(A: Tensor) -> Factors:
 
 def _eigh_ladder(A: Tensor) -> Iterator[Callable[[], Factors]]:
     """Ways to the same decomposition for a matrix on which the direct call failed."""
-    A = A.tril() + A.tril(-1).mH
+    A = A.tril() + A.tril(-1).mH.resolve_conj()
 
     def scaled() -> Factors:
         scale = power_of_two(A.abs().amax())
@@ -86,8 +86,8 @@ def _svd_solver(full_matrices: bool) -> Solver:
             return U, s * scale, Vh
 
         def transposed() -> Factors:
-            V, s, Uh = torch.linalg.svd(A.mH, full_matrices)
-            return Uh.mH, s, V.mH
+            V, s, Uh = torch.linalg.svd(A.mH.resolve_conj(), full_matrices)
+            return Uh.mH.resolve_conj(), s, V.mH.resolve_conj()
 
         def in_float64_on_cpu() -> Factors:
             U, s, Vh = torch.linalg.svd(A.to("cpu", _double(A)), full_matrices)

@@ -2,11 +2,15 @@ r"""Canonical correlations of two views, for losses on whitened cross-covariance
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from .checks import check_matrix
 from .functions import inv_sqrtm
+from .polar import polar
 from .precision import without_autocast
 from .products import product
 from .spectra import svdvals
@@ -14,14 +18,23 @@ from .spectra import svdvals
 __all__ = ["canonical_correlations"]
 
 
+def _centred(X: Tensor) -> Tensor:
+    """``X`` ``(..., N, p)`` reflected so that the mean is its first row, and without that row.
+
+    Its covariance is the same, and it has no null direction that the data have not.
+    """
+    N = X.shape[-2]
+    apart = X[..., 1:, :] - X[..., :1, :]
+    reflected = apart - apart.sum(-2, keepdim=True) / (N + math.sqrt(N))
+    return reflected / math.sqrt(N - 1)
+
+
 def _whitened(X: Tensor, ridge: float) -> Tensor:
-    r"""``X`` ``(..., N, p)``, centred, to :math:`X (X^H X + r I)^{-1/2}`; by the smaller of two matrices.
+    r"""Centred ``X`` to :math:`X (X^H X + r I)^{-1/2}`; by the smaller of two matrices.
 
     Both :math:`X (X^H X + r I)^{-1/2}` and :math:`(X X^H + r I)^{-1/2} X` are the same matrix.
     """
-    N, p = X.shape[-2:]
-    X = (X - X.mean(-2, keepdim=True)) / (N - 1) ** 0.5
-    few = p >= N and ridge > 0  # without a ridge, centred samples make the smaller matrix singular
+    few = X.shape[-1] > X.shape[-2] and ridge > 0
     squared = product(X, X.mH) if few else product(X.mH, X)
     squared = squared + ridge * torch.eye(squared.shape[-1], dtype=X.dtype, device=X.device)
     root = inv_sqrtm(squared)
@@ -64,4 +77,10 @@ def canonical_correlations(X: Tensor, Y: Tensor, ridge: float = 0.0) -> Tensor:
         )
     if not ridge >= 0:
         raise ValueError(f"ridge must not be negative, got {ridge!r}")
-    return svdvals(product(_whitened(X, ridge).mH, _whitened(Y, ridge)))
+    A, B = (_whitened(_centred(view), ridge) for view in (X, Y))
+    most, rank = min(A.shape[-1], B.shape[-1]), A.shape[-2]
+    if most <= rank:
+        return svdvals(product(A.mH, B))
+    # Of p x q matrices with fewer samples the others are zero, where singular values have no second
+    # derivative. With the polar decomposition A^H = Q H those that are not are the ones of H B.
+    return pad(svdvals(product(polar(A.mH).H, B)), (0, most - rank))

@@ -126,15 +126,18 @@ def _place(k: int, lead: Sequence[int]) -> tuple[int, ...]:
 
 
 def _check_symmetric(A: Tensor, caller: str, eps: float) -> None:
-    if torch.equal(A, A.mH):  # one pass, and often so
+    # When a compiled function runs for the first time, torch calls operators in a mode in which lazily
+    # conjugated views count as not conjugated.
+    transposed = A.mH.resolve_conj()
+    if torch.equal(A, transposed):  # one pass, and often so
         return
     if A.dim() == 2 and not A.is_complex() and A.numel() > 0:
         # The difference is antisymmetric, so its maximum is its size; numbers take less time than operators.
         least, largest = (end.item() for end in torch.aminmax(A))
         # Infinity is not less than infinity, nor is NaN.
-        if (A - A.mH).amax().item() < 10 * A.shape[-1] * eps * max(-least, largest):
+        if (A - transposed).amax().item() < 10 * A.shape[-1] * eps * max(-least, largest):
             return
-    skew, size = (torch.linalg.vector_norm(M, torch.inf, (-2, -1)) for M in (A - A.mH, A))
+    skew, size = (torch.linalg.vector_norm(M, torch.inf, (-2, -1)) for M in (A - transposed, A))
     # Sums that were rounded in another order differ by this much; more is another matrix.
     excess = torch.sub(skew, size, alpha=10 * A.shape[-1] * eps)
     if not excess.amax().item() <= 0:  # NaN is not, either

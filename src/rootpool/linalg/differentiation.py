@@ -113,7 +113,7 @@ def zero_with_gradient(A: Tensor, *others: Tensor) -> Tensor:
     """
     zero = A.new_zeros(())
     for other in others:
-        zero = zero + other.new_zeros(())
+        zero = zero + other.new_zeros((), dtype=A.dtype)
     expanded = zero.expand(A.shape)
     # A tangent needs as much memory as its tensor seems to have.
     return expanded.contiguous() if within_dual_level() else expanded

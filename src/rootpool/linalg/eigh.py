@@ -15,15 +15,12 @@ diagonal of :math:`E` is real: the phases of complex eigenvectors are free, and 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.linalg import LinAlgError
 
-from ._private import within_dual_level
+from .by_torch import Known, decomposed
 from .checks import (
     VECTOR_ADVICE,
     check_range,
@@ -31,15 +28,15 @@ from .checks import (
     checked_like_forward,
     checks_enabled,
     is_concrete,
-    is_finite,
     lower_triangle,
     needs_grad,
 )
 from .decompose import eigh_forward
 from .differentiation import Differentiable, apply, hermitian_part, remember
 from .jacobi import is_tiny
-from .parallel import batchwise, count_pieces
-from .precision import is_inside_autocast, without_autocast
+from .parallel import batchwise
+from .precision import without_autocast
+from .products import product
 from .rules import Degenerate, Rule, eigenvector_term, resolve_rule
 
 __all__ = ["EighResult", "eigh"]
@@ -57,9 +54,9 @@ class _Eigh(Differentiable):
 
     @staticmethod
     def forward(
-        A: Tensor, rule: Rule, solver_device: str | torch.device | None
-    ) -> tuple[Tensor, Tensor]:
-        return eigh_forward(A, "triangle", "eigh", solver_device)
+        A: Tensor, rule: Rule, solver_device: str | torch.device | None, known: Known | None
+    ) -> Known:
+        return known or eigh_forward(A, "triangle", "eigh", solver_device)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
@@ -72,15 +69,16 @@ class _Eigh(Differentiable):
     def backward(ctx: Any, g_lam: Tensor | None, g_U: Tensor | None) -> tuple[Tensor | None, ...]:
         lam, U = ctx.saved_tensors
         if g_lam is None and g_U is None:
-            return None, None, None
-        return _gradient(ctx.rule, lam, U, g_lam, g_U), None, None
+            return None, None, None, None
+        return _gradient(ctx.rule, lam, U, g_lam, g_U), None, None, None
 
     @staticmethod
     def tangent(ctx: Any, saved: tuple[Tensor, ...], dA: Tensor, *_: None) -> tuple[Tensor, Tensor]:
         lam, U = saved
-        E = U.mH @ hermitian_part(dA) @ U
+        E = product(product(U.mH, hermitian_part(dA)), U)
         slopes = E.diagonal(dim1=-2, dim2=-1)
-        return slopes.real if U.is_complex() else slopes, U @ (ctx.rule(lam).mT * E)
+        turn = product(U, ctx.rule(lam).mT * E)
+        return slopes.real if U.is_complex() else slopes, turn
 
 
 def _gradient(
@@ -92,8 +90,9 @@ def _gradient(
         slopes = None if g_lam is None else upstream[0]
         terms = [] if slopes is None else [U * slopes.unsqueeze(-2)]
         if g_U is not None:
-            terms.append(U @ eigenvector_term(rule, lam, U.mH @ upstream[-1], slopes))
-        gradient = sum(terms[1:], terms[0]) @ U.mH
+            coupling = product(U.mH, upstream[-1])
+            terms.append(product(U, eigenvector_term(rule, lam, coupling, slopes)))
+        gradient = product(sum(terms[1:], terms[0]), U.mH)
         check_range(gradient, "the gradient of eigh", *upstream, advice=VECTOR_ADVICE)
         return (gradient,)
 
@@ -150,44 +149,11 @@ def eigh(
     kernel = resolve_rule(rule)
     if not needs_grad(A):
         return EighResult(*eigh_forward(A, "triangle", "eigh", solver_device))
-    if solver_device is None and isinstance(kernel, Degenerate):
-        result = _by_torch(A, kernel)
-        if result is not None:
-            return result
-    return EighResult(*apply(_Eigh, A, kernel, solver_device))
-
-
-def _by_torch(A: Tensor, rule: Degenerate) -> EighResult | None:
-    """What torch returns, where its own derivative is the one of the rule, and takes half the time of ours.
-
-    That is so without ties. None where there are some, where Jacobi or several threads are faster, where
-    values cannot be looked at, and where something is wrong: others know what to do then.
-    """
-    # Inside autocast the backward of torch would multiply in half precision.
-    left_alone = is_concrete(A) and not (within_dual_level() or is_inside_autocast())
-    left_alone = left_alone and checks_enabled()
-    if not left_alone or A.is_complex() or A.numel() == 0 or is_tiny(A):
-        return None
-    *lead, n, _ = A.shape
-    # Before any look at values, after which torch's threads would be in the way of our workers.
-    if count_pieces(math.prod(lead), n, A.device) > 0 or not is_finite(A.detach()):
-        return None
-    try:
-        lam, U = torch.linalg.eigh(A)
-    except LinAlgError:
-        return None
-    if not (rule.has_no_ties(lam.detach()) and is_finite(U.detach())):
-        return None
-    node: Any = U.grad_fn
-    node.register_hook(_look_for_overflow)
-    return EighResult(lam, U)
-
-
-def _look_for_overflow(
-    gradients: tuple[Tensor | None, ...], upstream: Sequence[Tensor | None]
-) -> None:
-    """What our own backward does, too; it was asked for, or there would be no hook."""
-    (gradient,) = gradients
-    if gradient is not None:
-        sources = [g for g in upstream if g is not None]
-        check_range(gradient, "the gradient of eigh", *sources, advice=VECTOR_ADVICE)
+    known = None
+    if solver_device is None and isinstance(kernel, Degenerate) and not is_tiny(A):
+        found = decomposed(torch.linalg.eigh, A, lambda pair: kernel.has_no_ties(pair[0]), "eigh")
+        if found is not None:
+            known, settled = found
+            if settled:
+                return EighResult(*known)
+    return EighResult(*apply(_Eigh, A, kernel, solver_device, known))

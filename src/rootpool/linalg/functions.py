@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from .matrix_derivatives import differentiable_value
+from .parameters import check_at_least
 from .precision import input_rounding
 from .restricted import Floored, Leading
 from .rules import Rule, resolve_rule
@@ -22,6 +23,7 @@ __all__ = [
     "apply_function",
     "expm",
     "inv_sqrtm",
+    "inverse_root",
     "logm",
     "matrix_function",
     "powm",
@@ -47,8 +49,14 @@ def apply_function(
     eigenvalue_floor: float | None = None,
     keep_largest: int | None = None,
     solver_device: str | torch.device | None = None,
+    **unknown: object,
 ) -> Tensor:
     """What all functions of this file come to; ``caller`` is named in errors."""
+    if unknown:
+        raise TypeError(
+            f"{caller} has no option {', '.join(unknown)}; the options are "
+            f"{', '.join(SpectralOptions.__annotations__)}"
+        )
     if eigenvalue_floor is not None:
         has_range = isinstance(A, Tensor) and (A.is_floating_point() or A.is_complex())
         if has_range and eigenvalue_floor > torch.finfo(A.dtype).max:
@@ -187,9 +195,33 @@ def powm(A: Tensor, exponent: float | Tensor, **options: Unpack[SpectralOptions]
             raise TypeError(
                 f"powm with a tensor as exponent takes no {', '.join(sorted(unknown))}; give a number"
             )
-        return tensor_power(A, exponent, solver_device=options.get("solver_device"))
-    if isinstance(exponent, str):
+        return tensor_power(A, exponent, options.get("solver_device"), input_rounding(A))
+    if isinstance(exponent, (str, complex)):
         raise TypeError(f"powm expects a number or a tensor as exponent, got {exponent!r}")
     named = {0.5: "sqrt", -0.5: "inv_sqrt"}
     function = FUNCTIONS[named[exponent]] if exponent in named else Power(float(exponent))
     return apply_function(A, function, "powm", **options)
+
+
+def inverse_root(A: Tensor, p: int, **options: Unpack[SpectralOptions]) -> Tensor:
+    r"""Inverse p-th root :math:`A^{-1/p}` of positive definite ``A``: the inverse for p = 1.
+
+    .. math:: L_{ij} = \frac{\lambda_i^{-1/p} - \lambda_j^{-1/p}}{\lambda_i - \lambda_j}
+
+    without the cancellation. First and second derivatives are exact at ties.
+
+    Args:
+        A: symmetric positive definite matrices ``(..., n, n)``, float32 or float64.
+        p: positive integer.
+        options: as in :func:`matrix_function`; ``eigenvalue_floor`` is for singular matrices.
+
+    Reference: Gupta, Koren and Singer, Shampoo: preconditioned stochastic tensor optimization, ICML
+    2018, which uses p = 4; DASH and others use 2.
+
+    >>> import torch
+    >>> inverse_root(torch.eye(2) * 16, 4).diagonal()
+    tensor([0.5000, 0.5000])
+    """
+    check_at_least("p", p, 1)
+    function = FUNCTIONS["inv_sqrt"] if p == 2 else Power(-1 / p)
+    return apply_function(A, function, "inverse_root", **options)

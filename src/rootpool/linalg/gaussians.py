@@ -25,11 +25,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from .checks import check_matrix, check_range, check_square
+from .checks import check_matrix, check_range
 from .decompose import roundoff, svd_forward
-from .functions import sqrtm
+from .functions import apply_function
 from .polar import Nearest
 from .precision import without_autocast
+from .scalar import FUNCTIONS
 from .smooth import Factors, Smooth, differentiable
 
 __all__ = ["bures_wasserstein", "frechet_distance"]
@@ -51,10 +52,10 @@ def _expanded(E: Tensor | None, T: Tensor) -> Tensor:
     return T if E is None else E @ T
 
 
-def _normalised(T: Tensor) -> Tensor:
-    """In units of the largest entry, so that products stay within the range; alignments do not change."""
+def _unit(T: Tensor) -> Tensor:
+    """The largest entry: in this unit products stay within the range, and alignments do not change."""
     largest = pad(T.abs().flatten(-2), (0, 1)).amax(-1)[..., None, None]
-    return T / torch.where(largest == 0, 1, largest)
+    return torch.where(largest == 0, 1, largest)
 
 
 def _squares(A: Tensor) -> Tensor:
@@ -74,7 +75,7 @@ class _Apart(Smooth):
     def value(self, Z: Tensor) -> tuple[Tensor, ...]:
         X, Y = self._split(Z)
         (E_X, T_X), (E_Y, T_Y) = _reduced(X), _reduced(Y)
-        U, s, Vh = svd_forward(_normalised(T_X) @ _normalised(T_Y).mH, False, None)
+        U, s, Vh = svd_forward((T_X / _unit(T_X)) @ (T_Y / _unit(T_Y)).mH, False, None)
         Q = (U * (s > roundoff(s)).unsqueeze(-2)) @ Vh
         apart_X, apart_Y = T_X - Q @ T_Y, T_Y - Q.mH @ T_X
         squared = _squares(apart_X) + _squares(T_Y - Q.mH @ (Q @ T_Y))
@@ -103,13 +104,16 @@ class _Apart(Smooth):
     def _change(self, factors: Factors, dZ: Tensor) -> Tensor:
         """The change of X - Q Y and Y - Q^H X along ``dZ``."""
         (X, Y, _), (dX, dY) = factors, self._split(dZ)
-        cross, change = X @ Y.mH, dX @ Y.mH + X @ dY.mH
+        x, y = _unit(X), _unit(Y)
+        unit = torch.maximum(x, y)  # of the change of Q, which grows as X and Y tend to zero
+        cross = (X / x) @ (Y / y).mH
+        change = (dX * (unit / x)) @ (Y / y).mH + (X / x) @ (dY * (unit / y)).mH
         wide = cross.shape[-2] < cross.shape[-1]
         nearest = Nearest(proper=False)
         Q, *aligned = nearest.value(cross.mH if wide else cross)
         dQ = nearest.jvp(aligned, change.mH if wide else change)
         Q, dQ = (Q.mH, dQ.mH) if wide else (Q, dQ)
-        return torch.cat([dX - dQ @ Y - Q @ dY, dY - dQ.mH @ X - Q.mH @ dX], -2)
+        return torch.cat([dX - dQ @ (Y / unit) - Q @ dY, dY - dQ.mH @ (X / unit) - Q.mH @ dX], -2)
 
 
 def _inner(A: Tensor, B: Tensor) -> Tensor:
@@ -117,6 +121,7 @@ def _inner(A: Tensor, B: Tensor) -> Tensor:
     return (product.real if product.is_complex() else product).sum((-2, -1))
 
 
+@without_autocast
 def _squared_distance(X: Tensor, Y: Tensor) -> Tensor:
     # torch.broadcast_shapes would import half of the compiler.
     lead = torch.broadcast_tensors(X.new_empty(X.shape[:-2]), Y.new_empty(Y.shape[:-2]))[0].shape
@@ -128,7 +133,6 @@ def _squared_distance(X: Tensor, Y: Tensor) -> Tensor:
 # For users
 
 
-@without_autocast
 def bures_wasserstein(A: Tensor, B: Tensor) -> Tensor:
     r"""Squared Bures-Wasserstein distance of positive semi-definite matrices.
 
@@ -152,14 +156,14 @@ def bures_wasserstein(A: Tensor, B: Tensor) -> Tensor:
     >>> bures_wasserstein(4 * torch.eye(3), torch.eye(3))
     tensor(3.)
     """
-    check_square(A, "bures_wasserstein")
-    check_square(B, "bures_wasserstein")
+    # Each root for itself, and before anything is widened: it knows what half precision has rounded.
+    roots = [apply_function(M, FUNCTIONS["sqrt"], "bures_wasserstein") for M in (A, B)]
     if A.shape[-1] != B.shape[-1] or A.dtype != B.dtype:
         raise ValueError(
             "bures_wasserstein expects matrices of one size and dtype, got "
             f"{tuple(A.shape)} {A.dtype} and {tuple(B.shape)} {B.dtype}"
         )
-    distance = _squared_distance(sqrtm(A), sqrtm(B))
+    distance = _squared_distance(*roots)
     check_range(distance[..., None, None], "bures_wasserstein", A, B, advice="scale the matrices")
     return distance
 

@@ -38,7 +38,9 @@ def is_tiny(A: Tensor) -> bool:
     Never for a piece of a batch in a worker: the batch as a whole has been asked before.
     """
     n = A.shape[-1]
-    if n not in LEAST_BATCH or A.numel() < LEAST_BATCH[n] * n * n or A.device.type != "cpu":
+    if n not in LEAST_BATCH or A.numel() < LEAST_BATCH[n] * n * n:
+        return False
+    if A.device.type != "cpu" or A.is_complex():
         return False
     return torch.get_num_threads() <= MOST_THREADS[n] and not in_worker()
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from .checks import needs_grad
 from .differentiation import Differentiable, add, apply, remember
-from .precision import is_inside_autocast, without_autocast
+from .precision import is_inside_autocast, no_autocast
 
 __all__ = ["product"]
 
@@ -23,12 +23,12 @@ class _Product(Differentiable):
         remember(ctx, *inputs)
 
     @staticmethod
-    @without_autocast
     def backward(ctx: Any, G: Tensor | None) -> tuple[Tensor | None, ...]:
         if G is None:
             return None, None
         A, B = ctx.saved_tensors
-        g_A, g_B = guarded_product(G, B.mH), guarded_product(A.mH, G)
+        with no_autocast(G.device):  # and nothing widened: factors in half precision stay so
+            g_A, g_B = guarded_product(G, B.mH), guarded_product(A.mH, G)
         return g_A.sum_to_size(A.shape), g_B.sum_to_size(B.shape)
 
     @staticmethod

@@ -47,20 +47,14 @@ class _InParts(ScalarFunction):
         total = self.inner.second_product(self.argument(lam), inside * G, inside * W)
         if can_read_values(lam) and bool(same.all()):
             return total
+        # Of three arguments a pair across the border is the gap of the quotient: i, j, or else i, k.
         L, gap = self.divided_differences(lam), lam.unsqueeze(-1) - lam.unsqueeze(-2)
-        for k in range(lam.shape[-1]):
-            L_ik, L_kj = L[..., :, k, None], L[..., None, k, :]
-            # The outer two of the three arguments are a pair across the border: i, j or else i, k.
-            second = torch.where(
-                same,
-                torch.where(same[..., :, k, None], 0, _quotient(L - L_kj, gap[..., :, k, None])),
-                _quotient(L_ik - L_kj, gap),
-            )
-            outer = (
-                G[..., :, k, None] * W[..., None, k, :] + W[..., :, k, None] * G[..., None, k, :]
-            )
-            total = total + second * outer
-        return total
+        G_over_gap = torch.where(same, 0, _quotient(G, gap))
+        LG, LW = L * G, L * W
+        around = torch.where(
+            same, L * (G_over_gap @ W) - G_over_gap @ LW, _quotient(LG @ W - G @ LW, gap)
+        )
+        return total + around + around.mH
 
 
 @dataclass(frozen=True)

@@ -300,13 +300,14 @@ class Degenerate(_GapRule):
         if self.tolerance is not None:
             check_positive("Degenerate.tolerance", self.tolerance)
 
-    def _tolerance(self, eigenvalues: Tensor) -> float:
+    def relative_tolerance(self, eigenvalues: Tensor) -> float:
+        """Relative to the largest eigenvalue."""
         if self.tolerance is not None:
             return self.tolerance
         return float(eigenvalues.shape[-1] * torch.finfo(eigenvalues.dtype).eps)
 
     def is_tie(self, gap: Tensor, eigenvalues: Tensor) -> Tensor:
-        return gap.abs() <= self._tolerance(eigenvalues) * _size(eigenvalues)
+        return gap.abs() <= self.relative_tolerance(eigenvalues) * _size(eigenvalues)
 
     def __call__(self, eigenvalues: Tensor) -> Tensor:
         if not can_read_values(eigenvalues) or not self.has_no_ties(eigenvalues.detach()):
@@ -320,7 +321,7 @@ class Degenerate(_GapRule):
 
         False if they are not finite. For values that can be looked at.
         """
-        tolerance, smallest = self._tolerance(values), 4 * torch.finfo(values.dtype).tiny
+        tolerance, smallest = self.relative_tolerance(values), 4 * torch.finfo(values.dtype).tiny
         if values.dim() == 1:  # numbers of Python take less time than operators
             numbers = values.tolist()
             level = max(tolerance * max(map(abs, numbers), default=0), smallest)

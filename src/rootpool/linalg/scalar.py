@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from .checks import can_read_values
 from .parameters import check_finite
 
 __all__ = [
@@ -68,40 +70,90 @@ class ScalarFunction(ABC):
         return self.domain == "any"
 
     def second_product(self, lam: Tensor, G: Tensor, W: Tensor) -> Tensor:
-        """``sum_k f[lam_i, lam_k, lam_j] (G_ik W_kj + W_ik G_kj)``, ``(..., n, n)``."""
+        """``sum_k f[lam_i, lam_k, lam_j] (G_ik W_kj + W_ik G_kj)``, ``(..., n, n)``, for Hermitian G, W."""
         raise NotImplementedError(f"second derivatives of {self} are not available")
 
 
 class _Smooth(ScalarFunction):
-    """A function given by formulas for two and three sorted arguments."""
+    r"""A function given by its divided differences and its Taylor coefficients.
+
+    Second differences are quotients of first ones, by the widest of the three gaps, so that little
+    cancels: for :math:`\lambda_i \le \lambda_j` and with :math:`R_{ij} = 1/(\lambda_j - \lambda_i)`
+
+    .. math::
+        f[\lambda_i, \lambda_k, \lambda_j] = \begin{cases}
+            R_{ij} (L_{kj} - L_{ik}) & i \le k \le j \\
+            R_{kj} (L_{ij} - L_{ik}) & k < i \\
+            R_{ik} (L_{kj} - L_{ij}) & j < k .
+        \end{cases}
+
+    In each case the sum over k is a difference of two products of triangular matrices. Where the widest
+    gap is small, a series about :math:`\lambda_k` takes the place of the quotient,
+
+    .. math:: f[\lambda_i, \lambda_k, \lambda_j] = s_k \sum_{a, c} t_{a + c}\, u_{ki}^a\, u_{kj}^c ,
+
+    with the scaled distances :math:`u_{ki}` of :math:`\lambda_i` from :math:`\lambda_k`. It is a sum of
+    products, too: one for each power c.
+    """
 
     @abstractmethod
     def difference(self, a: Tensor, b: Tensor) -> Tensor:
         """``f[a, b]`` for ``a >= b``."""
 
-    def second_difference(self, a: Tensor, b: Tensor, c: Tensor) -> Tensor:
-        """``f[a, b, c]`` for ``a >= b >= c``."""
-        raise NotImplementedError
+    @abstractmethod
+    def expansion(self, lam: Tensor) -> Expansion:
+        """The series about each eigenvalue."""
 
     def divided_differences(self, lam: Tensor) -> Tensor:
         lam_i, lam_j = lam.unsqueeze(-1), lam.unsqueeze(-2)
         return self.difference(torch.maximum(lam_i, lam_j), torch.minimum(lam_i, lam_j))
 
     def second_product(self, lam: Tensor, G: Tensor, W: Tensor) -> Tensor:
-        lam_i, lam_j = lam.unsqueeze(-1), lam.unsqueeze(-2)
-        high, low = torch.maximum(lam_i, lam_j), torch.minimum(lam_i, lam_j)
-        total = torch.zeros_like(G)
-        for k in range(lam.shape[-1]):  # n x n memory instead of n x n x n
-            lam_k = lam[..., k, None, None]
-            middle = torch.maximum(low, torch.minimum(high, lam_k))
-            second = self.second_difference(
-                torch.maximum(high, lam_k), middle, torch.minimum(low, lam_k)
-            )
-            outer = (
-                G[..., :, k, None] * W[..., None, k, :] + W[..., :, k, None] * G[..., None, k, :]
-            )
-            total = total + second * outer
-        return total
+        L, series = self.divided_differences(lam), self.expansion(lam)
+        gap = lam.unsqueeze(-2) - lam.unsqueeze(-1)
+        R = torch.where(series.close, 0, 1 / torch.where(series.close, 1, gap)).triu(1)
+        upper = self._by_quotients(L, R, G, W) + self._by_quotients(L, R, W, G)
+        near = series.product(G, W)
+        return near + near.mH + upper + upper.triu(1).mH
+
+    @staticmethod
+    def _by_quotients(L: Tensor, R: Tensor, G: Tensor, W: Tensor) -> Tensor:
+        """The upper triangle of ``sum_k f[lam_i, lam_k, lam_j] G_ik W_kj`` without close triples."""
+        LG, LW, RG, RW = L * G, L * W, R * G, R * W
+        between = G.triu() @ LW.triu() - LG.triu() @ W.triu()
+        below = L * (G.tril(-1) @ RW) - LG.tril(-1) @ RW
+        above = RG @ LW.tril(-1) - L * (RG @ W.tril(-1))
+        return (R * between + below + above).triu()
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """The series of second differences about each eigenvalue."""
+
+    close: Tensor  # (..., n, n): whether two eigenvalues are so close that quotients would cancel
+    offsets: Tensor  # (..., n, n): how far lam_j is from lam_k, scaled
+    scale: Tensor  # (..., n)
+    coefficients: list[float]
+
+    def product(self, G: Tensor, W: Tensor) -> Tensor:
+        """``sum_k f[lam_i, lam_k, lam_j] G_ik W_kj`` over the triples that are close."""
+        u = torch.where(self.close, self.offsets, 0)
+        terms = self._terms(u)
+        G, W = torch.where(self.close, G, 0), torch.where(self.close, W, 0)
+        W = W * self.scale.unsqueeze(-1)
+        total, inner = torch.zeros_like(G), torch.zeros_like(u)
+        for c in reversed(range(terms)):
+            inner = self.coefficients[c] + u.mT * inner  # sum_a t_(a + c) u_ki^a
+            total = total + (G * inner) @ (W * u**c)
+        return torch.where(self.close, total, 0)
+
+    def _terms(self, u: Tensor) -> int:
+        """How many coefficients count: mostly few, if the offsets can be looked at."""
+        if not can_read_values(u):
+            return len(self.coefficients)
+        widest, eps = u.abs().amax().item() if u.numel() else 0.0, torch.finfo(u.dtype).eps
+        sizes = [abs(t) * (m + 1) * widest**m for m, t in enumerate(self.coefficients)]
+        return max((m + 1 for m, size in enumerate(sizes) if size > eps / 8 * sizes[0]), default=1)
 
 
 def log_ratio(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
@@ -110,37 +162,24 @@ def log_ratio(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     return torch.where(u < 0.5, torch.log1p(-u), torch.log(b / a)), u
 
 
-def _second_difference(
-    f: _Smooth, a: Tensor, b: Tensor, c: Tensor, taylor: list[float], degree: float
-) -> Tensor:
-    r"""``f[a, b, c] = (f[a, b] - f[b, c]) / (a - c)``, or by a series where the points are close.
-
-    About the midpoint ``m`` of ``a`` and ``c``,
-
-    .. math:: f[a, b, c] = \sum_{k \ge 2} \frac{f^{(k)}(m)}{k!}\, h_{k-2}(a - m, b - m, c - m)
-
-    with the complete homogeneous symmetric polynomials ``h``, and :math:`f^{(k)}(m) / k! =
-    taylor_k\, m^{degree - k}` for the functions here.
-    """
-    m = (a + c) / 2
-    null = m == 0  # all three: then h_0 alone counts, and m^(degree - 2) is that of zero
-    unit = torch.where(null, 1, m)
-    x, y, z = (torch.where(null, 0, p / unit - 1) for p in (a, b, c))
-    e1, e2, e3 = x + y + z, x * y + y * z + z * x, x * y * z
-    h, h1, h2 = torch.ones_like(m), torch.zeros_like(m), torch.zeros_like(m)
-    series = taylor[2] * h
-    for coefficient in taylor[3:]:
-        h, h1, h2 = e1 * h - e2 * h1 + e3 * h2, h, h1
-        series = series + coefficient * h
-    # Offsets of at most 0.053 make the 12th power 4e-16; wider apart, the quotient loses one digit. The
-    # coefficients of a large power grow like its own powers, and so does the difference: less is close.
-    close = a - c <= 0.1 * min(1.0, 5 / max(abs(degree), 1.0)) * a
-    quotient = (f.difference(a, b) - f.difference(b, c)) / torch.where(close, 1, a - c)
-    at_zero = taylor[2] if degree == 2 else 0.0
-    return torch.where(close, torch.where(null, at_zero, series * unit ** (degree - 2)), quotient)
+def _relative_expansion(lam: Tensor, taylor: Callable[[int], float], degree: float) -> Expansion:
+    """Of a function with ``f^(k)(m) / k! = taylor_k m^(degree - k)``: offsets relative to the eigenvalue."""
+    larger = torch.maximum(lam.unsqueeze(-1), lam.unsqueeze(-2))
+    smaller = torch.minimum(lam.unsqueeze(-1), lam.unsqueeze(-2))
+    # Wider apart, the quotient loses one digit. The coefficients of a large power grow like its own powers,
+    # and so does the difference: less is close.
+    width = 0.1 / max(abs(degree) / 4, 1.0)
+    null = (
+        lam == 0
+    )  # both, where two are close: no offset then, and lam^(degree - 2) is that of zero
+    unit = torch.where(null, 1, lam)
+    scale = torch.where(null, 1.0 if degree == 2 else 0.0, unit ** (degree - 2))
+    offsets = (lam.unsqueeze(-2) - lam.unsqueeze(-1)) / unit.unsqueeze(-1)
+    coefficients = [taylor(k) for k in range(2, 2 + _TERMS)]
+    return Expansion(larger - smaller <= width * larger, offsets, scale, coefficients)
 
 
-_TERMS = 14  # of the series in _second_difference
+_TERMS = 24  # of a series about an eigenvalue, at most
 
 
 def power_difference(a: Tensor, b: Tensor, p: float | Tensor) -> Tensor:
@@ -183,12 +222,11 @@ class Power(_Smooth):
             return torch.zeros_like(a)
         return torch.where(a == 0, 1.0 if p == 1 else 0.0, power_difference(a, b, p))
 
-    def second_difference(self, a: Tensor, b: Tensor, c: Tensor) -> Tensor:
-        p = self.exponent
+    def expansion(self, lam: Tensor) -> Expansion:
         binomial = [1.0]
-        for k in range(1, _TERMS):
-            binomial.append(binomial[-1] * (p - k + 1) / k)
-        return _second_difference(self, a, b, c, binomial, degree=p)
+        for k in range(1, 2 + _TERMS):
+            binomial.append(binomial[-1] * (self.exponent - (k - 1)) / k)
+        return _relative_expansion(lam, binomial.__getitem__, self.exponent)
 
 
 @dataclass(frozen=True)
@@ -264,9 +302,8 @@ class Log(_Smooth):
         log, u = log_ratio(a, b)
         return torch.where(u == 0, 1, -log / torch.where(u == 0, 1, u)) / a
 
-    def second_difference(self, a: Tensor, b: Tensor, c: Tensor) -> Tensor:
-        taylor = [0.0, *((-1.0) ** (k + 1) / k for k in range(1, _TERMS))]
-        return _second_difference(self, a, b, c, taylor, degree=0)
+    def expansion(self, lam: Tensor) -> Expansion:
+        return _relative_expansion(lam, lambda k: (-1.0) ** (k + 1) / k, degree=0)
 
 
 @dataclass(frozen=True)
@@ -287,19 +324,10 @@ class Exp(_Smooth):
         gap = torch.where(a == b, 1, a - b)
         return a.exp() * torch.where(a == b, 1, -torch.expm1(-gap) / gap)
 
-    def second_difference(self, a: Tensor, b: Tensor, c: Tensor) -> Tensor:
-        # About the midpoint m: e^m sum_k h_(k-2)(a - m, b - m, c - m) / k!, as in _second_difference.
-        m = (a + c) / 2
-        close = a - c <= 0.5  # offsets of at most 1/4; wider apart, the quotient loses one digit
-        x, y, z = ((t - m).clamp(-0.25, 0.25) for t in (a, b, c))
-        e1, e2, e3 = x + y + z, x * y + y * z + z * x, x * y * z
-        h, h1, h2 = torch.ones_like(m), torch.zeros_like(m), torch.zeros_like(m)
-        series = h / 2
-        for k in range(3, _TERMS):
-            h, h1, h2 = e1 * h - e2 * h1 + e3 * h2, h, h1
-            series = series + h / math.factorial(k)
-        quotient = (self.difference(a, b) - self.difference(b, c)) / torch.where(close, 1, a - c)
-        return torch.where(close, m.exp() * series, quotient)
+    def expansion(self, lam: Tensor) -> Expansion:
+        gap = lam.unsqueeze(-2) - lam.unsqueeze(-1)
+        coefficients = [1 / math.factorial(k) for k in range(2, 2 + _TERMS)]
+        return Expansion(gap.abs() <= 0.5, gap, lam.exp(), coefficients)
 
 
 FUNCTIONS: dict[str, ScalarFunction] = {

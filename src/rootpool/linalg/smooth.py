@@ -110,7 +110,6 @@ class _Value(Differentiable):
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         ctx.f, ctx.again = inputs[1], False
         _, *factors, link = output
-        ctx.mark_non_differentiable(*factors)
         remember(ctx, link, *factors)
 
     @staticmethod
@@ -128,7 +127,9 @@ class _Value(Differentiable):
 
     @staticmethod
     def tangent(ctx: Any, saved: Saved, dA: Tensor, _: None) -> tuple[Tensor | None, ...]:
-        return _linear(ctx.f, saved, dA, backward=False), None, None, None, dA
+        # Nobody differentiates the factors, but torch wants a tangent of them when it maps this rule.
+        still = (torch.zeros_like(factor) for factor in saved[1:])
+        return _linear(ctx.f, saved, dA, backward=False), *still, dA
 
 
 def _linear(f: Smooth, saved: Saved, v: Tensor, *, backward: bool) -> Tensor:

@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 from torch.linalg import LinAlgError
 
-from .checks import can_read_values, check_matrix, check_range, check_square, first_index, name_item
+from .checks import can_read_values, check_matrix, check_range, check_tensor, first_index, name_item
 from .decompose import eigh_forward, roundoff, svd_forward
 from .differentiation import hermitian_part
 from .functions import apply_function
@@ -139,8 +139,8 @@ def leading_projector(
     >>> A.grad[0, 2]
     tensor(0.2500)
     """
-    check_square(A, "leading_projector")
-    _check_count(k, A.shape[-1], "leading_projector", A)
+    check_tensor(A, "leading_projector")
+    _check_count(k, A.shape[-1] if A.dim() else 0, "leading_projector", A)
     return apply_function(A, LeadingProjector(k), "leading_projector", solver_device=solver_device)
 
 

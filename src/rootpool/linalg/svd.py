@@ -28,16 +28,19 @@ depend on it, and these coefficients are 0.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from .by_torch import Known, decomposed
 from .checks import VECTOR_ADVICE, check_matrix, check_range, checked_like_forward, needs_grad
 from .decompose import roundoff, svd_forward
 from .differentiation import Differentiable, apply, remember
 from .precision import without_autocast
-from .rules import Rule, eigenvector_term, resolve_rule
+from .products import product
+from .rules import Degenerate, Rule, eigenvector_term, resolve_rule
 
 __all__ = ["SVDResult", "svd"]
 
@@ -76,8 +79,9 @@ class _SVD(Differentiable):
         rule: Rule,
         full_matrices: bool,
         solver_device: str | torch.device | None,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        return svd_forward(A, full_matrices, solver_device)
+        known: Known | None,
+    ) -> Known:
+        return known or svd_forward(A, full_matrices, solver_device)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -92,44 +96,44 @@ class _SVD(Differentiable):
     ) -> tuple[Tensor | None, ...]:
         U, s, Vh = ctx.saved_tensors
         if g_U is None and g_s is None and g_Vh is None:
-            return None, None, None, None
+            return None, None, None, None, None
         k = s.shape[-1]
         U, V = _first(U, k), _first(Vh.mH, k)
         inner = torch.diag_embed(torch.zeros_like(s) if g_s is None else g_s).to(U.dtype)
         if g_U is None and g_Vh is None:
-            return U @ inner @ V.mH, None, None, None
+            return product(product(U, inner), V.mH), None, None, None, None
 
         g_U = torch.zeros_like(U) if g_U is None else _first(g_U, k)
         g_V = torch.zeros_like(V) if g_Vh is None else _first(g_Vh.mH, k)
-        C_U, C_V = U.mH @ g_U, V.mH @ g_V
+        C_U, C_V = product(U.mH, g_U), product(V.mH, g_V)
         apart = C_U - C_V
         sums, inverse = _reciprocals(s)
         inner = inner + eigenvector_term(ctx.rule, s, C_U + C_V, g_s)
         inner = inner + sums * (apart - apart.mH) / 2
 
-        g_A = U @ inner @ V.mH
+        g_A = product(product(U, inner), V.mH)
         if U.shape[-2] > k:
-            g_A = g_A + ((g_U - U @ C_U) * inverse) @ V.mH
+            g_A = g_A + product((g_U - product(U, C_U)) * inverse, V.mH)
         if V.shape[-2] > k:
-            g_A = g_A + U @ ((g_V - V @ C_V) * inverse).mH
+            g_A = g_A + product(U, ((g_V - product(V, C_V)) * inverse).mH)
         upstream = [g for g in (g_U, g_s, g_V) if g is not None]
         check_range(g_A, "the gradient of svd", *upstream, advice=VECTOR_ADVICE)
-        return g_A, None, None, None
+        return g_A, None, None, None, None
 
     @staticmethod
     def tangent(ctx: Any, saved: tuple[Tensor, ...], dA: Tensor, *_: None) -> tuple[Tensor, ...]:
         full_U, s, full_Vh = saved
         k = s.shape[-1]
         U, V = _first(full_U, k), _first(full_Vh.mH, k)
-        right, left = dA @ V, dA.mH @ U
-        X = U.mH @ right
+        right, left = product(dA, V), product(dA.mH, U)
+        X = product(U.mH, right)
         sums, inverse = _reciprocals(s)
         total, apart = ctx.rule(s).mT * (X + X.mH), sums * (X - X.mH)
-        dU, dV = U @ (total + apart) / 2, V @ (total - apart) / 2
+        dU, dV = product(U, total + apart) / 2, product(V, total - apart) / 2
         if U.shape[-2] > k:
-            dU = dU + (right - U @ X) * inverse
+            dU = dU + (right - product(U, X)) * inverse
         if V.shape[-2] > k:
-            dV = dV + (left - V @ X.mH) * inverse
+            dV = dV + (left - product(V, X.mH)) * inverse
         slopes = X.diagonal(dim1=-2, dim2=-1)
         # The columns beyond k are an arbitrary basis, which stays as it is.
         dU = torch.cat([dU, torch.zeros_like(full_U[..., k:])], -1)
@@ -179,4 +183,26 @@ def svd(
     kernel = resolve_rule(rule)
     if not needs_grad(A):
         return SVDResult(*svd_forward(A, full_matrices, solver_device))
-    return SVDResult(*apply(_SVD, A, kernel, full_matrices, solver_device))
+    known = None
+    if solver_device is None and isinstance(kernel, Degenerate) and not full_matrices:
+        found = decomposed(_thin, A, lambda factors: _is_simple(factors[1], kernel), "svd")
+        if found is not None:
+            known, settled = found
+            if settled:
+                return SVDResult(*known)
+    return SVDResult(*apply(_SVD, A, kernel, full_matrices, solver_device, known))
+
+
+def _thin(A: Tensor) -> tuple[Tensor, ...]:
+    U, s, Vh = torch.linalg.svd(A, full_matrices=False)
+    return U, s, Vh
+
+
+def _is_simple(s: Tensor, rule: Degenerate) -> bool:
+    """Whether torch's derivative, which divides by differences of squares, loses nothing by that."""
+    info = torch.finfo(s.dtype)
+    apart = max(math.sqrt(info.eps), rule.relative_tolerance(s))
+    least, largest = (end.item() for end in s.aminmax())
+    if not (info.tiny**0.25 < least and apart * largest < least and largest < info.max**0.25):
+        return False
+    return Degenerate(apart).has_no_ties(s)

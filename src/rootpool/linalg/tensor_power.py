@@ -35,6 +35,7 @@ class _Power(Smooth):
 
     n: int
     solver_device: str | torch.device | None
+    eps: float  # as in eigh_forward
 
     @property
     def name(self) -> str:
@@ -42,7 +43,7 @@ class _Power(Smooth):
 
     def value(self, Z: Tensor) -> tuple[Tensor, ...]:
         A, p = self._split(Z)
-        lam, U = eigh_forward(A, "nonnegative", self.name, self.solver_device)
+        lam, U = eigh_forward(A, "nonnegative", self.name, self.solver_device, self.eps)
         if can_read_values(lam):
             broken = (p[..., 0] < 0) & (lam == 0).any(-1)
             if broken.any():
@@ -93,6 +94,7 @@ def _differences(lam: Tensor, p: Tensor) -> Tensor:
     lam_i, lam_j, exponent = lam.unsqueeze(-1), lam.unsqueeze(-2), p.unsqueeze(-1)
     larger = torch.maximum(lam_i, lam_j)
     slope = power_difference(larger, torch.minimum(lam_i, lam_j), exponent)
+    slope = torch.where(exponent == 0, 0, slope)  # where 0 log 0 is not a number
     return torch.where(larger == 0, (exponent == 1).to(lam.dtype), slope)
 
 
@@ -104,11 +106,11 @@ def _exponent_derivatives(lam: Tensor, p: Tensor) -> Tensor:
 
 @without_autocast
 def tensor_power(
-    A: Tensor, exponent: Tensor, *, solver_device: str | torch.device | None = None
+    A: Tensor, exponent: Tensor, solver_device: str | torch.device | None, eps: float
 ) -> Tensor:
     """``A^p`` for ``A`` ``(..., n, n)`` and exponents ``(...)``, which broadcast with the batch.
 
-    Once differentiable, in both.
+    Once differentiable, in both. ``eps`` as in :func:`eigh_forward`.
     """
     check_square(A, "powm")
     if exponent.is_complex():
@@ -122,4 +124,4 @@ def tensor_power(
     n = A.shape[-1]
     p = exponent.to(A.device, A.dtype).expand(lead).unsqueeze(-1)
     Z = torch.cat([A.expand(*lead, n, n).flatten(-2), p], -1)
-    return differentiable(_Power(n, solver_device), Z)
+    return differentiable(_Power(n, solver_device, eps), Z)

@@ -48,7 +48,7 @@ def to_triangle(A: Tensor) -> Tensor:
 
 
 def from_triangle(vector: Tensor) -> Tensor:
-    """The symmetric matrices ``(..., n, n)`` whose upper triangle is ``vector``.
+    """The symmetric, or complex Hermitian, matrices ``(..., n, n)`` whose upper triangle is ``vector``.
 
     >>> from_triangle(torch.tensor([1, 2, 3]))
     tensor([[1, 2],
@@ -63,4 +63,5 @@ def from_triangle(vector: Tensor) -> Tensor:
     row, column = torch.triu_indices(n, n, device=vector.device)
     source = torch.empty(n, n, dtype=torch.long, device=vector.device)
     source[row, column] = source[column, row] = torch.arange(size, device=vector.device)
-    return vector[..., source]
+    A = vector[..., source]
+    return torch.triu(A) + torch.tril(A, -1).conj() if A.is_complex() else A

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from rootpool.nn import Factor, Length, Method, Scaling, is_registered, resolve_pool
+from rootpool.nn import Length, Method, Scaling, is_registered, resolve_pool
 
 from .backbones import PATCHES
 
@@ -83,7 +83,7 @@ class ModelSpec:
 # Values that are not JSON, from what stands for them.
 _READ: dict[str, Callable[[Any], Any]] = {
     "compute_dtype": lambda name: {"float32": torch.float32, "float64": torch.float64}[name],
-    "scaling": lambda pair: {"Factor": Factor, "Length": Length}[pair[0]](**pair[1]),
+    "scaling": lambda pair: {"Length": Length}[pair[0]](**pair[1]),
 }
 _DEFAULTS = {field.name: field.default for field in fields(ModelSpec)}
 

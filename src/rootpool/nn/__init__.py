@@ -1,7 +1,7 @@
 """Modules: covariances, their roots, covariance pooling and whitening."""
 
 from .branches import BranchPool
-from .covariance import Covariance, covariance
+from .covariance import covariance
 from .follow_ups import (
     AdaptiveChannelDropout,
     BoxCox,
@@ -25,7 +25,7 @@ from .pooling import AveragePool, CovariancePool, covariance_pool, make_pool, re
 from .registry import METHODS, is_registered, method_names, register, resolve_method
 from .replacing import replace_batch_norm
 from .scaled_root import ScalingEigenBranch
-from .scaling import Factor, Length, Scaling
+from .scaling import Length, Scaling
 from .spectral_roots import Exact, SpectralRoot
 from .switching import covariance_pools, set_method, using_method
 from .whitening import Whitening
@@ -48,11 +48,9 @@ __all__ = [
     "BranchPool",
     "BrownianDistance",
     "CholeskyWhitening",
-    "Covariance",
     "CovariancePool",
     "Exact",
     "ExactWhitening",
-    "Factor",
     "GroupWhitening",
     "ISqrtCov",
     "KernelRoot",

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from rootpool.linalg.checks import check_range, check_tensor, checked_like_forward, needs_grad
-from rootpool.linalg.differentiation import Differentiable, apply, remember
-from rootpool.linalg.precision import no_autocast
+from rootpool.linalg.checks import can_read_values, check_range, check_tensor
+from rootpool.linalg.precision import HALF, no_autocast
 from rootpool.linalg.products import product
 
-__all__ = ["Covariance", "check_covariance", "covariance", "flatten_positions", "widened"]
+__all__ = ["check_covariance", "covariance", "flatten_positions", "widened"]
 
 ADVICE = "divide the features by a constant, or compute in float64"
+GRADIENT_OF = "the gradient of covariance_pool"
 GRADIENT_ADVICE = "divide the loss, or what multiplies it, by a constant"
 
 
@@ -74,52 +72,14 @@ def _centre(X: Tensor) -> Tensor:
     return shifted - shifted.mean(-1, keepdim=True)
 
 
-class _Widened(Differentiable):
-    """A cast to a wider dtype. On the way back a gradient that does not fit is an error."""
-
-    saves_outputs = True
-
-    @staticmethod
-    def forward(X: Tensor, dtype: torch.dtype) -> Tensor:
-        return X.to(dtype)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        ctx.narrow, ctx.wide = inputs[0].dtype, inputs[1]
-        remember(ctx)
-
-    @staticmethod
-    @checked_like_forward
-    def backward(ctx: Any, g: Tensor | None) -> tuple[Tensor | None, None]:
-        if g is None:
-            return None, None
-        gradient = g.to(ctx.narrow)
-        what = "the gradient of covariance_pool"
-        check_range(gradient, what, g, item="features", advice=GRADIENT_ADVICE)
-        return gradient, None
-
-    @staticmethod
-    def tangent(ctx: Any, saved: object, dX: Tensor, *_: None) -> Tensor:
-        return dX.to(ctx.wide)
-
-
 def widened(X: Tensor, dtype: torch.dtype) -> Tensor:
-    """Features in the dtype that a method computes in."""
-    if X.dtype == dtype or not needs_grad(X):
-        return X.to(dtype)
-    wide: Tensor = apply(_Widened, X, dtype)
+    """Features in the dtype of a method; a gradient that does not fit into their own is an error."""
+    wide, narrow = X.to(dtype), X.dtype
+
+    def check_gradient(g: Tensor) -> None:
+        check_range(g.to(narrow), GRADIENT_OF, g, item="features", advice=GRADIENT_ADVICE)
+
+    # In half precision it is not: those who scale a loss look for infinities themselves.
+    if narrow not in (dtype, *HALF) and wide.requires_grad and can_read_values(X):
+        wide.register_hook(check_gradient)
     return wide
-
-
-class Covariance(nn.Module):
-    """Module form of :func:`covariance`."""
-
-    def __init__(self, *, centred: bool = True) -> None:
-        super().__init__()
-        self.centred = centred
-
-    def forward(self, features: Tensor) -> Tensor:
-        return covariance(features, centred=self.centred)
-
-    def extra_repr(self) -> str:
-        return "" if self.centred else "centred=False"

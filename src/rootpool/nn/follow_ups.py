@@ -17,7 +17,8 @@ from rootpool.linalg.parameters import check_at_least, check_finite, check_posit
 from rootpool.linalg.products import product
 
 from .covariance import flatten_positions
-from .method import Method, check_iterations
+from .method import Method
+from .precision import safe_from_autocast
 
 __all__ = [
     "CHANNEL_DROPOUTS",
@@ -125,7 +126,7 @@ class BrownianDistance(Method):
 
 def _cholesky(P: Tensor, method: Method, advice: str) -> Tensor:
     """The factor L of ``P = L L^T``; an error that names the matrix where P is not definite to rounding."""
-    L, info = torch.linalg.cholesky_ex(P)
+    L, info = torch.linalg.cholesky_ex(safe_from_autocast(P))
     if can_read_values(info) and bool(info.any()):
         item = first_index(info != 0)
         raise LinAlgError(
@@ -175,7 +176,7 @@ class LogCholesky(Method):
         advice = "raise its ridge, or divide the features by a constant"
         L = _cholesky(P + self.ridge * _identity(P), self, advice)
         T = L.tril(-1) + torch.diag_embed(L.diagonal(dim1=-2, dim2=-1).log())
-        return T + T.mT
+        return (T + T.mT).to(P.dtype)
 
 
 @dataclass(frozen=True)
@@ -222,7 +223,7 @@ class SparsePrecision(Method):
     ridge: float = 3.4e-3
 
     def __post_init__(self) -> None:
-        check_iterations("SparsePrecision", self.iterations)
+        check_at_least("SparsePrecision.iterations", self.iterations, 1)
         check_positive("SparsePrecision.step", self.step)
         check_positive("SparsePrecision.ridge", self.ridge)
         check_finite("SparsePrecision.sparsity", self.sparsity)
@@ -236,7 +237,7 @@ class SparsePrecision(Method):
         L = _cholesky(M / trace + self.ridge * _identity(M), self, advice)
         # torch.cholesky_inverse has a wrong derivative in forward mode (pytorch issue 196682).
         W = torch.linalg.solve_triangular(L, _identity(L), upper=False)
-        return product(W.mT, W) / trace
+        return product(W.mT, W).to(M.dtype) / trace
 
     def __call__(self, P: Tensor) -> Tensor:
         C = P / _trace(P)

@@ -14,11 +14,12 @@ from torch import Tensor
 from rootpool.linalg import from_triangle, to_triangle, triangle_size, triangle_weights
 from rootpool.linalg.checks import can_read_values, check_range, is_concrete, needs_grad
 from rootpool.linalg.matrix_derivatives import derivative, evaluate, second_derivative
+from rootpool.linalg.precision import HALF
 from rootpool.linalg.restricted import OnRange
 from rootpool.linalg.scalar import FUNCTIONS
 from rootpool.linalg.smooth import Factors, Smooth, differentiable
 
-from .covariance import GRADIENT_ADVICE
+from .covariance import GRADIENT_ADVICE, GRADIENT_OF
 from .fused import own_units, root, root_gradient
 from .fused_operators import backward_op, encoded, forward_op
 from .spectral_roots import SpectralRoot
@@ -56,11 +57,12 @@ class _FusedRoot(Smooth):
     def vjp(self, factors: Factors, g: Tensor) -> Tensor:
         W, K, s = factors
         if isinstance(self.method, SpectralRoot) and is_concrete(g):
-            suspects: list[int] | None = [] if can_read_values(g) else None
+            # Those who scale a loss in half precision look for infinities themselves.
+            looks = can_read_values(g) and g.dtype not in HALF
+            suspects: list[int] | None = [] if looks else None
             gradient = root_gradient(g, W, K, s, self.method, suspects)
             if suspects:
-                what = "the gradient of covariance_pool"
-                check_range(gradient, what, g, item="features", advice=GRADIENT_ADVICE)
+                check_range(gradient, GRADIENT_OF, g, item="features", advice=GRADIENT_ADVICE)
             return gradient
         if isinstance(self.method, str) or torch.compiler.is_compiling():
             traced: Tensor = backward_op(g, W, K, s, encoded(self.method))

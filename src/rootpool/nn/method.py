@@ -9,9 +9,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from rootpool.linalg.parameters import check_at_least
-
-__all__ = ["SOURCES", "Method", "check_iterations"]
+__all__ = ["SOURCES", "Method"]
 
 SOURCES = ("ours", "paper", "published", "follow-up", "baseline")
 
@@ -49,8 +47,3 @@ class Method(ABC):
         A module becomes part of the pooling, and its parameters are trained like all others.
         """
         return self
-
-
-def check_iterations(name: str, iterations: int) -> None:
-    """Raise unless a number of iterations is a positive integer."""
-    check_at_least(f"{name}.iterations", iterations, 1)

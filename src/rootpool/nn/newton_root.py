@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from rootpool.linalg import newton_schulz, sqrtm
+from rootpool.linalg.parameters import check_at_least
 from rootpool.linalg.units import power_of_two
 
-from .method import check_iterations
 from .spectral_roots import SpectralRoot, assemble, relative
 
 __all__ = ["NewtonFused", "SVDNewton"]
@@ -34,7 +34,7 @@ class SVDNewton(SpectralRoot):
     iterations: int = 10
 
     def __post_init__(self) -> None:
-        check_iterations("SVDNewton", self.iterations)
+        check_at_least("SVDNewton.iterations", self.iterations, 1)
 
     def gradient_floor(self, dtype: torch.dtype) -> float:
         return 0.0  # the iteration knows no floor
@@ -72,16 +72,6 @@ class SVDNewton(SpectralRoot):
         return inner, columns
 
 
-def newton_weights(s: Tensor, iterations: int) -> Tensor:
-    """The value of the iteration at each eigenvalue over its root ``s``, ``(B, r)``."""
-    x = relative(s)  # the root of an eigenvalue over the trace; the value there is x * weight
-    weight, z = x, torch.ones_like(x)
-    for _ in range(iterations):
-        t = 1.5 - 0.5 * z * x * weight
-        weight, z = weight * t, z * t
-    return weight
-
-
 @dataclass(frozen=True)
 class NewtonFused(SVDNewton):
     """Newton-Schulz forward and backward, from the features directly.
@@ -98,7 +88,7 @@ class NewtonFused(SVDNewton):
     iterations: int = 5
 
     def __post_init__(self) -> None:
-        check_iterations("NewtonFused", self.iterations)
+        check_at_least("NewtonFused.iterations", self.iterations, 1)
 
     def floor(self, dtype: torch.dtype) -> float:
         return 0.0
@@ -107,4 +97,9 @@ class NewtonFused(SVDNewton):
         return newton_schulz(P, self.iterations).root
 
     def weights(self, s: Tensor) -> Tensor:
-        return newton_weights(s, self.iterations)
+        x = relative(s)  # the root of an eigenvalue over the trace; the value there is x * weight
+        weight, z = x, torch.ones_like(x)
+        for _ in range(self.iterations):
+            t = 1.5 - 0.5 * z * x * weight
+            weight, z = weight * t, z * t
+        return weight

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from rootpool.linalg import Minimax, logm, newton_schulz, powm
 from rootpool.linalg.checks import check_range
-from rootpool.linalg.parameters import check_positive
+from rootpool.linalg.parameters import check_at_least, check_positive
 
-from .method import Method, check_iterations
+from .method import Method
 
 __all__ = [
     "ISqrtCov",
@@ -50,7 +50,7 @@ class ISqrtCov(Method):
     iterations: int = 5
 
     def __post_init__(self) -> None:
-        check_iterations("ISqrtCov", self.iterations)
+        check_at_least("ISqrtCov.iterations", self.iterations, 1)
 
     def __call__(self, P: Tensor) -> Tensor:
         return newton_schulz(P, self.iterations).root

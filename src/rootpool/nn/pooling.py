@@ -168,7 +168,7 @@ class CovariancePool(_Pool):
         compute_dtype: the precision of covariance and normalisation; None for float64 where the device
             has it.
         output: ``"triangle"``, ``"isometric"`` or ``"matrix"``, as in :func:`covariance_pool`.
-        scaling: applied to the vector of each sample, :class:`Length` or :class:`Factor`;
+        scaling: applied to the vector of each sample, such as :class:`Length`;
             None, as in the paper, leaves it alone.
         channel_dropout: a module that is applied to the reduced features, such as
             :class:`AdaptiveChannelDropout`; None for none.
@@ -210,7 +210,9 @@ class CovariancePool(_Pool):
     @method.setter
     def method(self, method: str | Method) -> None:
         self._method = resolve_method(method)
-        built = self._method.build()
+        built, like = self._method.build(), next(self.parameters(), None)
+        if isinstance(built, nn.Module) and like is not None:
+            built = built.to(like.device, like.dtype)  # the pooling may have been moved already
         self.learned = built if isinstance(built, nn.Module) else None
 
     def working_dtype(self, device: torch.device) -> torch.dtype:

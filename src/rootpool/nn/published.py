@@ -33,17 +33,18 @@ from __future__ import annotations
 
 import functools
 import math
-from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, TypeAlias, TypeVar
+from dataclasses import asdict, dataclass
+from typing import ClassVar, NoReturn, TypeAlias
 
 import torch
 from torch import Tensor
 
+from rootpool.linalg import Pade, PowerIteration, Taylor, Truncated
 from rootpool.linalg.decompose import svd_forward
-from rootpool.linalg.parameters import check_at_least, check_positive
+from rootpool.linalg.smooth import Factors, Smooth, differentiable
 
+from .kernel_roots import SVDPI, KernelRoot, MPNCov, SVDPade, SVDTaylor, SVDTopN, SVDTrunc
 from .method import Method
 
 __all__ = [
@@ -56,7 +57,6 @@ __all__ = [
     "SVDTopNPublished",
     "SVDTruncPublished",
     "pade_coefficients",
-    "polynomial",
     "published_gradient",
     "published_kernel",
     "sum_of_powers",
@@ -64,26 +64,45 @@ __all__ = [
 
 # From the larger and the smaller eigenvalue of each pair to K_ij.
 PairKernel: TypeAlias = Callable[[Tensor, Tensor], Tensor]
-Number = TypeVar("Number", float, Tensor)
 
 
+@dataclass(frozen=True)
 class PublishedRoot(Method):
-    """The root of covariances with the published gradient; subclasses differ in the kernel."""
+    """The root of covariances with the published gradient; subclasses name the method and its parameters."""
 
     source: ClassVar[str] = "published"
+    ours: ClassVar[type[KernelRoot]]
+
+    def __init_subclass__(cls) -> None:
+        cls.use = f"to measure what the paper is about: {cls.ours.name} by its equations"
+
+    def __post_init__(self) -> None:
+        _ = self.root  # checks the parameters
+
+    @property
+    def root(self) -> KernelRoot:
+        """The same method with our gradient."""
+        return self.ours(**asdict(self))
 
     @property
     def keep(self) -> int | None:
         """How many of the largest eigenvalues to keep; the others are set to eps. None: all."""
-        return None
+        return self.root.keep
 
-    @abstractmethod
     def pair_kernel(self, larger: Tensor, smaller: Tensor) -> Tensor:
         """The kernel of the larger and the smaller eigenvalue of each pair."""
+        rule = self.root.rule
+        if isinstance(rule, Pade):
+            p, q = pade_coefficients(rule.degree)
+            x = smaller / larger
+            return sum_of_powers(p, x) / sum_of_powers(q, x) / larger
+        if isinstance(rule, (Taylor, PowerIteration)):
+            return sum_of_powers((1.0,) * rule.terms, smaller / larger) / larger
+        kernel = 1 / (larger - smaller)
+        return kernel.clamp(-rule.bound, rule.bound) if isinstance(rule, Truncated) else kernel
 
     def __call__(self, P: Tensor) -> Tensor:
-        root: Tensor = _PublishedRoot.apply(P, self.pair_kernel, self.keep)[0]
-        return root
+        return differentiable(_Published(self), P)
 
 
 @dataclass(frozen=True)
@@ -91,10 +110,7 @@ class MPNCovPublished(PublishedRoot):
     """MPN-COV with the gradient as published: the ordinary kernel."""
 
     name: ClassVar[str] = "mpn-cov-published"
-    use: ClassVar[str] = "to measure what the paper is about: mpn-cov by its equations"
-
-    def pair_kernel(self, larger: Tensor, smaller: Tensor) -> Tensor:
-        return 1 / (larger - smaller)
+    ours: ClassVar[type[KernelRoot]] = MPNCov
 
 
 @dataclass(frozen=True)
@@ -102,15 +118,9 @@ class SVDTruncPublished(PublishedRoot):
     """SVD-Trunc with the gradient as published: the kernel clipped to ``[-bound, bound]``."""
 
     name: ClassVar[str] = "svd-trunc-published"
-    use: ClassVar[str] = "to measure what the paper is about: svd-trunc by its equations"
+    ours: ClassVar[type[KernelRoot]] = SVDTrunc
 
     bound: float = 1e10
-
-    def __post_init__(self) -> None:
-        check_positive("SVDTruncPublished.bound", self.bound)
-
-    def pair_kernel(self, larger: Tensor, smaller: Tensor) -> Tensor:
-        return (1 / (larger - smaller)).clamp(-self.bound, self.bound)
 
 
 @dataclass(frozen=True)
@@ -118,15 +128,9 @@ class SVDPIPublished(PublishedRoot):
     """SVD-PI with the gradient as published: the series of power iteration."""
 
     name: ClassVar[str] = "svd-pi-published"
-    use: ClassVar[str] = "to measure what the paper is about: svd-pi by its equations"
+    ours: ClassVar[type[KernelRoot]] = SVDPI
 
     iterations: int = 20
-
-    def __post_init__(self) -> None:
-        check_at_least("SVDPIPublished.iterations", self.iterations, 1)
-
-    def pair_kernel(self, larger: Tensor, smaller: Tensor) -> Tensor:
-        return sum_of_powers((1.0,) * self.iterations, smaller / larger) / larger
 
 
 @dataclass(frozen=True)
@@ -134,15 +138,9 @@ class SVDTaylorPublished(PublishedRoot):
     """SVD-Taylor with the gradient as published: the Taylor polynomial of the kernel."""
 
     name: ClassVar[str] = "svd-taylor-published"
-    use: ClassVar[str] = "to measure what the paper is about: svd-taylor by its equations"
+    ours: ClassVar[type[KernelRoot]] = SVDTaylor
 
     degree: int = 100
-
-    def __post_init__(self) -> None:
-        check_at_least("SVDTaylorPublished.degree", self.degree, 0)
-
-    def pair_kernel(self, larger: Tensor, smaller: Tensor) -> Tensor:
-        return sum_of_powers((1.0,) * (self.degree + 1), smaller / larger) / larger
 
 
 @dataclass(frozen=True)
@@ -150,79 +148,59 @@ class SVDPadePublished(PublishedRoot):
     """SVD-Pade with the gradient as published: the Padé approximant of the kernel."""
 
     name: ClassVar[str] = "svd-pade-published"
-    use: ClassVar[str] = "to measure what the paper is about: svd-pade by its equations"
+    ours: ClassVar[type[KernelRoot]] = SVDPade
 
     degree: int = 100
 
-    def __post_init__(self) -> None:
-        check_at_least("SVDPadePublished.degree", self.degree, 1)
-
-    def pair_kernel(self, larger: Tensor, smaller: Tensor) -> Tensor:
-        p, q = pade_coefficients(self.degree)
-        x = smaller / larger
-        return sum_of_powers(p, x) / sum_of_powers(q, x) / larger
-
 
 @dataclass(frozen=True)
-class SVDTopNPublished(MPNCovPublished):
+class SVDTopNPublished(PublishedRoot):
     """SVD-TopN with the gradient as published: the ``count`` largest eigenvalues."""
 
     name: ClassVar[str] = "svd-topn-published"
-    use: ClassVar[str] = "to measure what the paper is about: svd-topn by its equations"
+    ours: ClassVar[type[KernelRoot]] = SVDTopN
 
     count: int = 200
 
-    def __post_init__(self) -> None:
-        check_at_least("SVDTopNPublished.count", self.count, 1)
+
+@dataclass(frozen=True)
+class _Published(Smooth):
+    """``P -> Q`` with that gradient; the factors are eigenvalues, eigenvectors and nothing."""
+
+    method: PublishedRoot
 
     @property
-    def keep(self) -> int | None:
-        return self.count
+    def name(self) -> str:
+        return self.method.name
 
-
-class _PublishedRoot(torch.autograd.Function):
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(P: Tensor, kernel: PairKernel, keep: int | None) -> tuple[Tensor, Tensor, Tensor]:
+    def value(self, P: Tensor) -> tuple[Tensor, ...]:
         _, lam, Vh = svd_forward(P, False, None)
-        U = Vh.mT
-        if keep is not None:
-            lam[..., keep:] = 0
+        U = Vh.mT.contiguous()
+        if self.method.keep is not None:
+            lam[..., self.method.keep :] = 0
         lam = lam.clamp_min(torch.finfo(P.dtype).eps)
-        return (U * lam.sqrt().unsqueeze(-2)) @ U.mT, lam, U
+        return (U * lam.sqrt().unsqueeze(-2)) @ U.mT, lam, U, lam.new_empty(0)
 
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        P, ctx.kernel, _ = inputs
-        ctx.mark_non_differentiable(*output[1:])
-        ctx.save_for_backward(P, *output[1:])
+    def like_value(self, A: Tensor, factors: Factors) -> Tensor:
+        return A
 
-    @staticmethod
-    def backward(ctx: Any, G: Tensor, *_: Tensor) -> tuple[Tensor, None, None]:
-        P, lam, U = ctx.saved_tensors
-        return _PublishedGradient.apply(P, G, lam, U, ctx.kernel), None, None
+    def vjp(self, factors: Factors, g: Tensor) -> Tensor:
+        lam, U, _ = factors
+        return published_gradient(g, lam, U, self.method.pair_kernel)
+
+    def jvp(self, factors: Factors, dA: Tensor) -> NoReturn:
+        raise RuntimeError(f"{self.name} has no forward mode: its equations {_ADVICE}")
+
+    def vjp_of_jvp(self, factors: Factors, g: Tensor, dA: Tensor) -> NoReturn:
+        raise RuntimeError(f"{self.name} has no second derivative: its equations {_ADVICE}")
+
+    jvp_of_jvp = vjp_of_jvp
 
 
-class _PublishedGradient(torch.autograd.Function):
-    """The backward. ``P`` is an input only so that a second derivative meets the refusal below."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(P: Tensor, G: Tensor, lam: Tensor, U: Tensor, kernel: PairKernel) -> Tensor:
-        return published_gradient(G, lam, U, kernel)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        pass
-
-    @staticmethod
-    def backward(ctx: Any, *_: Tensor) -> tuple[None, ...]:
-        raise RuntimeError(
-            "gradients as published have no second derivative; use the method without -published "
-            "in its name, or exact"
-        )
+_ADVICE = (
+    "are those of a backward, and not the derivative of the root; use the method without -published in its "
+    "name, or exact"
+)
 
 
 def published_gradient(G: Tensor, lam: Tensor, U: Tensor, kernel: PairKernel) -> Tensor:
@@ -283,16 +261,8 @@ def pade_coefficients(degree: int, digits: int = 20) -> tuple[tuple[float, ...],
         return tuple(float(c) for c in p), tuple(float(c) for c in q)
 
 
-def polynomial(coefficients: Sequence[float], x: Number) -> Number:
-    """Lowest power first, by Horner's rule."""
-    value = 0 * x
-    for c in reversed(coefficients):
-        value = value * x + c
-    return value
-
-
 def sum_of_powers(coefficients: Sequence[float], x: Tensor) -> Tensor:
-    """The same, by adding one power after the other, as the paper's code does: it rounds differently."""
+    """A polynomial, lowest power first, by adding one power after the other, as the paper's code does."""
     value = torch.full_like(x, coefficients[0])
     power = torch.ones_like(x)
     for c in coefficients[1:]:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from rootpool.linalg.parameters import check_positive
 
-__all__ = ["Factor", "Length", "Scaling"]
+__all__ = ["Length", "Scaling"]
 
 
 @dataclass(frozen=True)
@@ -24,28 +24,6 @@ class Scaling(ABC):
     @abstractmethod
     def __call__(self, vectors: Tensor) -> Tensor:
         """Scale vectors."""
-
-
-def _check_positive(owner: Scaling, **values: float) -> None:
-    for name, value in values.items():
-        check_positive(f"{type(owner).__name__}.{name}", value)
-
-
-@dataclass(frozen=True)
-class Factor(Scaling):
-    """Every vector times the same number.
-
-    >>> Factor(0.5)(torch.tensor([[3.0, 4.0]]))
-    tensor([[1.5000, 2.0000]])
-    """
-
-    factor: float
-
-    def __post_init__(self) -> None:
-        _check_positive(self, factor=self.factor)
-
-    def __call__(self, vectors: Tensor) -> Tensor:
-        return vectors * self.factor
 
 
 @dataclass(frozen=True)
@@ -69,7 +47,8 @@ class Length(Scaling):
     power: float = 1.0
 
     def __post_init__(self) -> None:
-        _check_positive(self, length=self.length, power=self.power)
+        check_positive("Length.length", self.length)
+        check_positive("Length.power", self.power)
 
     def __call__(self, vectors: Tensor) -> Tensor:
         # A sum of squares needs more range than half precision has.

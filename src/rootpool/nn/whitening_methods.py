@@ -11,10 +11,11 @@ from torch import Tensor
 
 from rootpool.linalg import Minimax, inv_sqrtm, newton_schulz
 from rootpool.linalg.checks import can_read_values, first_index, name_item
+from rootpool.linalg.parameters import check_at_least
 from rootpool.linalg.products import product
 from rootpool.suggest import unknown_name
 
-from .method import check_iterations
+from .precision import safe_from_autocast
 
 __all__ = [
     "WHITENING_METHODS",
@@ -94,7 +95,7 @@ class NewtonWhitening(WhiteningMethod):
 
     def __post_init__(self) -> None:
         if not isinstance(self.iterations, Minimax):
-            check_iterations(type(self).__name__, self.iterations)
+            check_at_least("NewtonWhitening.iterations", self.iterations, 1)
 
     def __call__(self, S: Tensor, X: Tensor, eps: float, rounding: float) -> Tensor:
         return product(newton_schulz(_with_ridge(S, eps), self.iterations).inverse_root, X)
@@ -116,7 +117,9 @@ class CholeskyWhitening(WhiteningMethod):
 
     def __call__(self, S: Tensor, X: Tensor, eps: float, rounding: float) -> Tensor:
         ridge = torch.where(self._breaks_down(S, eps), self._safe_ridge(S, rounding), eps)
-        L, info = torch.linalg.cholesky_ex(_with_ridge(S, ridge[..., None, None]))
+        L, info = torch.linalg.cholesky_ex(
+            safe_from_autocast(_with_ridge(S, ridge[..., None, None]))
+        )
         broken = info != 0
         if can_read_values(info) and bool(broken.any()):
             raise torch.linalg.LinAlgError(
@@ -125,9 +128,8 @@ class CholeskyWhitening(WhiteningMethod):
             )
         L = torch.where(broken[..., None, None], torch.nan, L)  # what nobody looks at must not pass
         # A product with the inverse of n columns is several times faster than a solution for all m.
-        eye = torch.eye(S.shape[-1], dtype=S.dtype, device=S.device)
-        W: Tensor = torch.linalg.solve_triangular(L, eye, upper=False)
-        return product(W, X)
+        W: Tensor = torch.linalg.solve_triangular(L, torch.eye(S.shape[-1]).to(L), upper=False)
+        return product(W.to(X.dtype), X)
 
     @staticmethod
     def _breaks_down(S: Tensor, eps: float) -> Tensor:

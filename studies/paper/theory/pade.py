@@ -6,9 +6,10 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
+import numpy as np
 from matplotlib.figure import Figure
 
-from rootpool.nn.published import pade_coefficients, polynomial
+from rootpool.nn.published import pade_coefficients
 from rootpool.report.plots.drawing import below, legend, logarithmic
 from rootpool.report.plots.palette import MUTED
 from rootpool.report.records import Record
@@ -67,7 +68,7 @@ def pade_coefficients_by_digits(digits: Sequence[int] = (15, 20, 30, 50)) -> Fin
     for precision in digits:
         p, q = pade_coefficients(100, precision)
         at_one = math.fsum(p), math.fsum(q)
-        quotient = polynomial(p, 0.999) / polynomial(q, 0.999)
+        quotient = np.polyval(p[::-1], 0.999) / np.polyval(q[::-1], 0.999)
         records.append(
             {
                 "digits": precision,
