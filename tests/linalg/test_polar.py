@@ -4,10 +4,9 @@ import pytest
 import torch
 
 import matrices
-from matrices import relative_error
+from matrices import relative_error, with_singular_values
 from oracles import central_difference
 from rootpool.linalg import orthogonalize, polar, rotation
-from spectral_losses import with_singular_values
 from tolerances import allowed
 
 SHAPES = [(4, 4), (5, 3), (3, 5), (2, 4, 3), (2, 0, 3, 4), (3, 1), (1, 1), (0, 3), (2, 3, 0)]

@@ -73,15 +73,6 @@ def test_a_first_derivative_by_two_backwards_needs_no_second_one(f):
     assert got == pytest.approx(6)
 
 
-def test_third_derivative_is_refused():
-    A = matrices.random_symmetric(3, 3)
-    third = torch.func.jacrev(
-        torch.func.jacrev(torch.func.jacrev(lambda A: eigvalsh(A).sin().sum()))
-    )
-    with pytest.raises(RuntimeError, match="third derivatives of eigvalsh"):
-        third(A)
-
-
 def test_forward_mode_without_gradient_mode():
     A, E = matrices.random_symmetric(3, 3), matrices.random_symmetric(3, 3, seed=1)
     with torch.no_grad(), torch.autograd.forward_ad.dual_level():

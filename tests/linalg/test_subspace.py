@@ -4,9 +4,8 @@ import pytest
 import torch
 
 import matrices
-from matrices import relative_error, symmetric
+from matrices import relative_error, symmetric, with_eigenvalues
 from rootpool.linalg import leading_projector, principal_subspace
-from spectral_losses import with_eigenvalues
 from tolerances import allowed
 
 
