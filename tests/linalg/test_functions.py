@@ -59,31 +59,23 @@ def test_second_derivative_to_ten_digits_across_the_switch_of_formulas(name, wid
     assert relative_error(second, oracles.derivatives(name, A, G, W)[2]) < 1e-8
 
 
-@pytest.mark.parametrize("exponent", [0, 1, 2, 3, 0.5, -0.5, -1, 1 / 3])
+@pytest.mark.parametrize("exponent", [-1, 0, 1, 2, 3])
 @pytest.mark.parametrize("kind", ["separated", "repeated", "huge", "tiny"])
-def test_powers_that_are_known_otherwise(exponent, kind):
-    A = matrices.matrix(kind).requires_grad_()
-    P = powm(A, exponent)
-    G = matrices.random_symmetric(6, 6)
-    (gradient,) = torch.autograd.grad(P, A, G)
-    A = A.detach()
-    inverse = torch.linalg.inv(A)
-    known = {
-        0: (torch.eye(6).double(), torch.zeros(6, 6).double()),
+def test_powers_that_are_products(exponent, kind):
+    A, G = matrices.matrix(kind), matrices.random_symmetric(6, 6)
+    eye, inverse = torch.eye(6).double(), torch.linalg.inv(A)
+    value, derivative = {
+        -1: (inverse, -inverse @ G @ inverse),
+        0: (eye, 0 * eye),
         1: (A, G),
         2: (A @ A, A @ G + G @ A),
         3: (A @ A @ A, A @ A @ G + A @ G @ A + G @ A @ A),
-        -1: (inverse, -inverse @ G @ inverse),
-    }
-    if exponent in known:
-        value, derivative = known[exponent]
-        assert relative_error(P.detach(), value) < 1e-12
-        assert torch.allclose(gradient, derivative, rtol=1e-11, atol=1e-12 * derivative.abs().max())
-    else:
-        power = P.detach()
-        for _ in range(round(1 / abs(exponent)) - 1):
-            power = power @ P.detach()
-        assert relative_error(power, A if exponent > 0 else inverse) < 1e-12
+    }[exponent]
+    B = A.clone().requires_grad_()
+    P = powm(B, exponent)
+    (gradient,) = torch.autograd.grad(P, B, G)
+    assert relative_error(P.detach(), value) < 1e-12
+    assert torch.allclose(gradient, derivative, rtol=1e-11, atol=1e-12 * derivative.abs().max())
 
 
 def test_named_powers_are_the_named_functions():

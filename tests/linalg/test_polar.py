@@ -126,19 +126,6 @@ def test_a_first_derivative_by_two_backwards_needs_no_second_one():
     assert torch.allclose(got, torch.func.jvp(orthogonalize, (A,), (E,))[1])
 
 
-@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
-@pytest.mark.parametrize("shape", [(3, 3), (4, 2), (2, 4)])
-def test_complex_factors(shape, dtype):
-    A = torch.complex(matrices.random(*shape), matrices.random(*shape, seed=1)).to(dtype)
-    Q, H = polar(A)
-    tolerance = 5 * allowed(dtype, 4)
-    identity = Q.mH @ Q if shape[0] >= shape[1] else Q @ Q.mH
-    assert torch.allclose(Q @ H, A, atol=tolerance)
-    assert torch.allclose(identity, torch.eye(min(shape), dtype=dtype), atol=tolerance)
-    assert torch.equal(H, H.mH)
-    assert not Q.is_conj()
-
-
 def test_gradient_beyond_the_range_is_an_error():
     A = (1e-310 * torch.eye(2).double()).requires_grad_()
     with pytest.raises(torch.linalg.LinAlgError, match=r"polar factor overflowed .* for A; scale"):

@@ -30,14 +30,6 @@ def test_one_triangle_is_read(UPLO):
         eigvalsh(A, "lower")
 
 
-@pytest.mark.parametrize("kind", matrices.SPECTRA)
-@pytest.mark.parametrize("dtype", matrices.DTYPES)
-def test_gradient_of_the_trace_is_the_identity(kind, dtype):
-    A = matrices.matrix(kind, dtype).requires_grad_()
-    eigvalsh(A).sum().backward()
-    assert_same_to_rounding(A.grad, torch.eye(6, dtype=dtype))
-
-
 def test_nuclear_norm_has_the_least_subgradient_at_low_rank():
     A = (matrices.random(5, 2) @ matrices.random(2, 4, seed=1)).requires_grad_()
     svdvals(A).sum().backward()

@@ -71,22 +71,6 @@ def test_a_loss_of_the_basis_is_reported():
         principal_subspace(X, 2)[0, 0].backward()
 
 
-@pytest.mark.parametrize("shape", [(7, 4), (4, 7), (5, 5)])
-def test_second_derivatives_from_data_are_those_of_the_projector(shape):
-    X, weight = matrices.random(*shape), matrices.random(shape[1], shape[1], seed=1)
-
-    def from_data(X):
-        V = principal_subspace(X, 2)
-        return (V @ V.mT @ weight).sin().sum()
-
-    def by_covariance(X):
-        X = X - X.mean(-2, keepdim=True)
-        return (leading_projector(X.mT @ X, 2) @ weight).sin().sum()
-
-    hessians = [torch.func.hessian(f)(X) for f in (from_data, by_covariance)]
-    assert relative_error(*hessians) < 1e-9  # the covariance has the squared condition
-
-
 def test_third_derivative_of_the_basis_is_refused():
     def loss(X):
         V = principal_subspace(X, 2)
