@@ -60,9 +60,14 @@ class Problem:
         return torch.cat([g.flatten() for g in gradients])
 
     def exact_gradient(self, inputs: Inputs) -> Tensor:
-        """By differences in 80 digits."""
-        gradients = oracles.gradient(self.digits, *inputs, symmetric=self.kind.symmetric)
-        return torch.cat([g.flatten() for g in gradients])
+        """By differences in 80 digits, entry by entry."""
+        slopes = []
+        for k, A in enumerate(inputs):
+            for entry in torch.eye(A.numel(), dtype=torch.float64).reshape(-1, *A.shape):
+                directions = [torch.zeros_like(B, dtype=torch.float64) for B in inputs]
+                directions[k] = matrices.symmetric(entry) if self.kind.symmetric else entry
+                slopes.append(oracles.slope(self.digits, inputs, directions))
+        return torch.tensor(slopes, dtype=torch.float64)
 
 
 # --------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from gradient_problems import PROBLEMS, SYMMETRIC, TALL, Kind, by_eigh, few_samp
 from timing import duration, machine, race, table
 
 from matrices import random_symmetric, relative_error, symmetric
-from oracles import MATRIX_FUNCTIONS, digits, value_and_derivative
+from oracles import MATRIX_FUNCTIONS, derivatives, digits
 from rootpool.linalg import eigvalsh, expm, inv_sqrtm, logm, polar, powm, sqrtm, svdvals
 
 Peer = Callable[[torch.Tensor], torch.Tensor]
@@ -93,7 +93,7 @@ def accuracy(quick: bool) -> None:
         for function in MATRIX_FUNCTIONS:
             for gap in gaps:
                 A = SYMMETRIC.tied(gap)[0].to(dtype)
-                _, exact = value_and_derivative(function, A, G.to(dtype))
+                _, exact = derivatives(function, A, G.to(dtype))
                 for system, own in systems.items():
                     if function in own:
                         step = functools.partial(roots_of, A, G.to(dtype), own[function])

@@ -38,15 +38,8 @@ def is_available() -> bool:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files with slow tests first: at the end they would keep one process busy while the others wait.
 
-    Compiling takes seconds: of a test that compiles, the first case is fast and the others are slow.
     On a device other than the CPU, run linalg and nn alone, and say why the others are skipped.
     """
-    compiled: set[str] = set()
-    for item in items:
-        function = item.nodeid.partition("[")[0]
-        if "compile" in function and function in compiled:
-            item.add_marker(pytest.mark.slow)
-        compiled.add(function)
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
     if DEVICE.type == "cpu":

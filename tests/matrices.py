@@ -52,14 +52,25 @@ def spectrum(kind: str, dtype: torch.dtype = torch.float64) -> Tensor:
     return place(torch.tensor(SPECTRA[kind], dtype=torch.float64).to(dtype))
 
 
-def orthogonal(n: int, seed: int = 0) -> Tensor:
-    return torch.linalg.qr(random(n, n, seed=seed))[0]
+def orthogonal(n: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
+    return torch.linalg.qr(random(n, n, dtype=dtype, seed=seed))[0]
 
 
-def with_spectrum(lam: Tensor, seed: int = 0) -> Tensor:
+def with_spectrum(lam: Tensor, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
     """A symmetric matrix with (nearly) the eigenvalues ``lam``, in general position."""
-    Q = orthogonal(lam.shape[-1], seed)
-    return place(symmetric((Q * lam.double()) @ Q.mT).to(lam.dtype))
+    Q = orthogonal(lam.shape[-1], seed, dtype)
+    return place(symmetric((Q * lam.double()) @ Q.mH))
+
+
+def with_eigenvalues(lam: list[float], **options: object) -> Tensor:
+    return with_spectrum(place(torch.tensor(lam, dtype=torch.float64)), **options)
+
+
+def with_singular_values(
+    m: int, n: int, s: list[float], dtype: torch.dtype = torch.float64
+) -> Tensor:
+    U, V = orthogonal(m, 5, dtype)[:, : len(s)], orthogonal(n, 6, dtype)[:, : len(s)]
+    return place((U * place(torch.tensor(s, dtype=torch.float64))) @ V.mH)
 
 
 def matrix(kind: str, dtype: torch.dtype = torch.float64, seed: int = 0) -> Tensor:
@@ -67,7 +78,7 @@ def matrix(kind: str, dtype: torch.dtype = torch.float64, seed: int = 0) -> Tens
 
 
 def symmetric(A: Tensor) -> Tensor:
-    return (A + A.mT) / 2
+    return (A + A.mH) / 2
 
 
 def random(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 0) -> Tensor:

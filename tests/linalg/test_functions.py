@@ -1,4 +1,4 @@
-"""Values and derivatives of matrix functions, against 50 digits, at ties and at singular matrices."""
+"""Values and derivatives of matrix functions, against 80 digits, at ties and at singular matrices."""
 
 import functools
 import math
@@ -8,7 +8,7 @@ import torch
 
 import matrices
 import oracles
-from matrices import TOLERANCE, relative_error, symmetric
+from matrices import TOLERANCE, relative_error
 from named_functions import DEGREE, OURS, SEMIDEFINITE, functions
 from rootpool.linalg import (
     FUNCTIONS,
@@ -27,8 +27,8 @@ def near_tie(gap: float) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 @functools.cache
-def expected(name: str, gap: float) -> tuple[torch.Tensor, torch.Tensor]:
-    return oracles.value_and_derivative(name, *near_tie(gap))
+def expected(name: str, gap: float) -> list[torch.Tensor]:
+    return oracles.derivatives(name, *near_tie(gap))
 
 
 @functions
@@ -48,64 +48,34 @@ def test_value_and_gradient_to_the_last_digits(name, gap, scale):
 
 
 @functions
-@pytest.mark.parametrize(
-    "lam",
-    [[0.5, 1, 2, 3.5], [1, 1 + 1e-9, 2, 2 + 1e-12], [1, 1, 2, 2], [1, 1, 1]],
-    ids=["separated", "clustered", "repeated", "identity"],
-)
-def test_first_and_second_derivative(name, lam):
-    A = matrices.with_spectrum(torch.tensor(lam, dtype=torch.float64))
-    A = A.repeat(2, 1, 1).requires_grad_()
-
-    def f(A):
-        return OURS[name](symmetric(A))
-
-    assert torch.autograd.gradcheck(f, A)
-    assert torch.autograd.gradgradcheck(f, A)
-
-
-@functions
 @pytest.mark.parametrize("width", [1e-1, 2e-2, 1e-4, 1e-8, 0])
 def test_second_derivative_to_ten_digits_across_the_switch_of_formulas(name, width):
-    """Against central differences of the 50-digit first derivative."""
     lam = torch.tensor([1, 1 + width / 2, 1 + width, 4], dtype=torch.float64)
     A = matrices.with_spectrum(lam)
     G, W = matrices.random_symmetric(4, 4, seed=1), matrices.random_symmetric(4, 4, seed=2)
     B = A.clone().requires_grad_()
     (first,) = torch.autograd.grad(OURS[name](B), B, G, create_graph=True)
     (second,) = torch.autograd.grad(first, B, W)
-    step = 2.0**-17
-    plus, minus = (
-        oracles.value_and_derivative(name, A + sign * step * W, G)[1] for sign in (1, -1)
-    )
-    assert relative_error(second, (plus - minus) / (2 * step)) < 1e-8
+    assert relative_error(second, oracles.derivatives(name, A, G, W)[2]) < 1e-8
 
 
-@pytest.mark.parametrize("exponent", [0, 1, 2, 3, 0.5, -0.5, -1, 1 / 3])
+@pytest.mark.parametrize("exponent", [-1, 0, 1, 2, 3])
 @pytest.mark.parametrize("kind", ["separated", "repeated", "huge", "tiny"])
-def test_powers_that_are_known_otherwise(exponent, kind):
-    A = matrices.matrix(kind).requires_grad_()
-    P = powm(A, exponent)
-    G = matrices.random_symmetric(6, 6)
-    (gradient,) = torch.autograd.grad(P, A, G)
-    A = A.detach()
-    inverse = torch.linalg.inv(A)
-    known = {
-        0: (torch.eye(6).double(), torch.zeros(6, 6).double()),
+def test_powers_that_are_products(exponent, kind):
+    A, G = matrices.matrix(kind), matrices.random_symmetric(6, 6)
+    eye, inverse = torch.eye(6).double(), torch.linalg.inv(A)
+    value, derivative = {
+        -1: (inverse, -inverse @ G @ inverse),
+        0: (eye, 0 * eye),
         1: (A, G),
         2: (A @ A, A @ G + G @ A),
         3: (A @ A @ A, A @ A @ G + A @ G @ A + G @ A @ A),
-        -1: (inverse, -inverse @ G @ inverse),
-    }
-    if exponent in known:
-        value, derivative = known[exponent]
-        assert relative_error(P.detach(), value) < 1e-12
-        assert torch.allclose(gradient, derivative, rtol=1e-11, atol=1e-12 * derivative.abs().max())
-    else:
-        power = P.detach()
-        for _ in range(round(1 / abs(exponent)) - 1):
-            power = power @ P.detach()
-        assert relative_error(power, A if exponent > 0 else inverse) < 1e-12
+    }[exponent]
+    B = A.clone().requires_grad_()
+    P = powm(B, exponent)
+    (gradient,) = torch.autograd.grad(P, B, G)
+    assert relative_error(P.detach(), value) < 1e-12
+    assert torch.allclose(gradient, derivative, rtol=1e-11, atol=1e-12 * derivative.abs().max())
 
 
 def test_named_powers_are_the_named_functions():
@@ -126,12 +96,12 @@ def test_named_powers_are_the_named_functions():
 def test_zero_eigenvalues_are_ordinary(name, kind, dtype):
     A = matrices.matrix(kind, dtype).requires_grad_()
     F = OURS[name](A)
-    (F * matrices.random(6, 6, dtype=dtype)).sum().backward()
-    assert A.grad.isfinite().all()
     rank = int((matrices.spectrum(kind) > 0).sum())
     assert torch.linalg.matrix_rank(F.detach(), hermitian=True) == rank
     if name == "sqrt" and rank:
         assert relative_error((F @ F).detach(), A.detach()) < TOLERANCE[dtype]
+    (gradient,) = torch.autograd.grad(F, A, matrices.random_symmetric(6, 6, dtype=dtype))
+    assert rank or (gradient == 0).all()
 
 
 @pytest.mark.parametrize("name", SEMIDEFINITE)
@@ -164,6 +134,12 @@ def test_second_derivative_at_a_singular_matrix_is_refused():
         first.sum().backward()
 
 
+def null_projector(A):
+    lam, U = torch.linalg.eigh(A)
+    U = U * (lam.abs() < 1e-9).unsqueeze(-2)
+    return U @ U.mT
+
+
 @pytest.mark.parametrize("name", ["inv_sqrt", "log", "power -0.7"])
 def test_singular_input_needs_a_floor(name):
     A = torch.stack([torch.eye(6).double(), matrices.matrix("rank-deficient")])
@@ -171,8 +147,9 @@ def test_singular_input_needs_a_floor(name):
         torch.linalg.LinAlgError, match=r"but A\[1\] is singular .*eigenvalue_floor"
     ):
         OURS[name](A)
-    F = OURS[name](A, eigenvalue_floor=1e-3)
-    assert F.isfinite().all()
+    floored = OURS[name](A, eigenvalue_floor=1e-3)
+    raised = A + 1e-3 * null_projector(A)
+    assert relative_error(floored, OURS[name](raised)) < 1e-12
 
 
 @functions
@@ -182,7 +159,6 @@ def test_negative_eigenvalues_beyond_round_off(name):
         OURS[name](A)
     with pytest.raises(torch.linalg.LinAlgError, match=r"A\[0, 0\] has the eigenvalue -0.001"):
         torch.vmap(OURS[name])(A)
-    assert OURS[name](A, eigenvalue_floor=1e-2).isfinite().all()
 
 
 @pytest.mark.parametrize("name", SEMIDEFINITE)

@@ -90,29 +90,10 @@ def test_correlations_of_linear_maps_are_one_and_do_not_depend_on_them():
     assert torch.allclose(moved, canonical_correlations(X, Z), atol=1e-12)
 
 
-@pytest.mark.parametrize("dtype", matrices.DTYPES)
-@pytest.mark.parametrize("N", [2, 5, 16])
-def test_both_sides_of_the_whitening_agree(N, dtype):
-    """N rows and p columns by the N x N or the p x p matrix: the same numbers."""
-    X, Y = matrices.random(N, 6, dtype=dtype), matrices.random(N, 4, dtype=dtype, seed=1)
-    X.requires_grad_()
-    got = canonical_correlations(X, Y, ridge=1e-2)
-    (gradient,) = torch.autograd.grad(got.square().sum(), X)
-    Z = X.detach().double().requires_grad_()
-    covariance = torch.cov(torch.cat([Z, Y.double()], -1).mT) + 1e-2 * torch.eye(10).double()
-    left, right = (torch.linalg.cholesky(c) for c in (covariance[:6, :6], covariance[6:, 6:]))
-    whitened = torch.linalg.solve(left, covariance[:6, 6:]) @ torch.linalg.inv(right).mT
-    assert torch.allclose(
-        got.double(), torch.linalg.svdvals(whitened), atol=1e3 * allowed(dtype, 6)
-    )
-    (expected,) = torch.autograd.grad(whitened.square().sum(), Z)
-    assert relative_error(gradient, expected) < 1e3 * allowed(dtype, 6)
-
-
 def test_constant_features_are_ordinary():
     X = torch.ones(5, 3, requires_grad=True)
-    (gradient,) = torch.autograd.grad(canonical_correlations(X, torch.randn(5, 2), 0.1).sum(), X)
-    assert gradient.isfinite().all()
+    correlations = canonical_correlations(X, matrices.random(5, 2, dtype=torch.float32), 0.1)
+    assert (correlations == 0).all()
     (gradient,) = torch.autograd.grad(frechet_distance(X, torch.ones(4, 3)), X)
     assert (gradient == 0).all()
 

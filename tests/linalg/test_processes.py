@@ -82,11 +82,27 @@ def test_forked_processes_and_loaders_of_both_kinds(tmp_path):
     assert result.returncode == 0
 
 
-EXITS = {
-    # Left alone it would be ended inside torch, which aborts the process with plain torch as well.
-    "a daemon thread at work, which leaves": (
+def test_the_interpreter_exits_cleanly(tmp_path):
+    """With a daemon thread at work, which leaves, and with work after the end of the main thread."""
+    result = run_program(
         """
-        def forever():
+        import atexit, threading
+        import torch
+        from rootpool.linalg import eigh
+
+        torch.set_num_threads(2)
+        A = torch.randn(32, 70, 70, generator=torch.Generator().manual_seed(0))
+        A = A + A.mT
+        expected = eigh(A).eigenvalues
+
+        def report():
+            print(torch.allclose(eigh(A).eigenvalues, expected), torch.get_num_threads())
+
+        def last():
+            threading.main_thread().join()
+            report()
+
+        def forever():  # left alone, it would be ended inside torch, which aborts the process
             while True:
                 eigh(A)
 
@@ -96,40 +112,11 @@ EXITS = {
 
         daemon = threading.Thread(target=forever, daemon=True)
         daemon.start()
-        atexit.register(left)
-        """,
-        1,
-    ),
-    "work after the end of the main thread": (
-        """
-        def last():
-            threading.main_thread().join()
-            report()
-
         threading.Thread(target=last).start()
         atexit.register(report)
+        atexit.register(left)
         """,
-        2,
-    ),
-}
-
-
-@pytest.mark.parametrize(("how", "reports"), EXITS.values(), ids=EXITS.keys())
-def test_the_interpreter_exits_cleanly_with(how, reports, tmp_path):
-    start = """
-import atexit, threading
-import torch
-from rootpool.linalg import eigh
-
-torch.set_num_threads(2)
-A = torch.randn(32, 70, 70, generator=torch.Generator().manual_seed(0))
-A = A + A.mT
-expected = eigh(A).eigenvalues
-
-def report():
-    print(torch.allclose(eigh(A).eigenvalues, expected), torch.get_num_threads())
-
-"""
-    result = run_program(start + textwrap.dedent(how), tmp_path)
+        tmp_path,
+    )
     assert (result.returncode, result.stderr) == (0, "")
-    assert result.stdout == "True 2\n" * reports
+    assert result.stdout == "True 2\n" * 3

@@ -30,14 +30,6 @@ def test_one_triangle_is_read(UPLO):
         eigvalsh(A, "lower")
 
 
-@pytest.mark.parametrize("kind", matrices.SPECTRA)
-@pytest.mark.parametrize("dtype", matrices.DTYPES)
-def test_gradient_of_the_trace_is_the_identity(kind, dtype):
-    A = matrices.matrix(kind, dtype).requires_grad_()
-    eigvalsh(A).sum().backward()
-    assert_same_to_rounding(A.grad, torch.eye(6, dtype=dtype))
-
-
 def test_nuclear_norm_has_the_least_subgradient_at_low_rank():
     A = (matrices.random(5, 2) @ matrices.random(2, 4, seed=1)).requires_grad_()
     svdvals(A).sum().backward()
@@ -71,15 +63,6 @@ def test_a_first_derivative_by_two_backwards_needs_no_second_one(f):
     E = torch.diag(torch.tensor([1.0, 2.0, 3.0])).double()
     _, got = torch.autograd.functional.jvp(lambda A: f(A).sum(), A, E)
     assert got == pytest.approx(6)
-
-
-def test_third_derivative_is_refused():
-    A = matrices.random_symmetric(3, 3)
-    third = torch.func.jacrev(
-        torch.func.jacrev(torch.func.jacrev(lambda A: eigvalsh(A).sin().sum()))
-    )
-    with pytest.raises(RuntimeError, match="third derivatives of eigvalsh"):
-        third(A)
 
 
 def test_forward_mode_without_gradient_mode():

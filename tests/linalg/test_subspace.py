@@ -4,9 +4,8 @@ import pytest
 import torch
 
 import matrices
-from matrices import relative_error, symmetric
+from matrices import relative_error, symmetric, with_eigenvalues
 from rootpool.linalg import leading_projector, principal_subspace
-from spectral_losses import with_eigenvalues
 from tolerances import allowed
 
 
@@ -70,22 +69,6 @@ def test_a_loss_of_the_basis_is_reported():
     X = matrices.random(6, 4).requires_grad_()
     with pytest.warns(UserWarning, match="depends on the basis inside the principal subspace"):
         principal_subspace(X, 2)[0, 0].backward()
-
-
-@pytest.mark.parametrize("shape", [(7, 4), (4, 7), (5, 5)])
-def test_second_derivatives_from_data_are_those_of_the_projector(shape):
-    X, weight = matrices.random(*shape), matrices.random(shape[1], shape[1], seed=1)
-
-    def from_data(X):
-        V = principal_subspace(X, 2)
-        return (V @ V.mT @ weight).sin().sum()
-
-    def by_covariance(X):
-        X = X - X.mean(-2, keepdim=True)
-        return (leading_projector(X.mT @ X, 2) @ weight).sin().sum()
-
-    hessians = [torch.func.hessian(f)(X) for f in (from_data, by_covariance)]
-    assert relative_error(*hessians) < 1e-9  # the covariance has the squared condition
 
 
 def test_third_derivative_of_the_basis_is_refused():

@@ -3,7 +3,6 @@ import torch
 
 import matrices
 from rootpool.linalg import RULES, eigh, svd
-from tolerances import assert_same_to_rounding
 
 SHAPES = [(4, 4), (5, 3), (3, 5), (2, 4, 3), (2, 0, 3, 4), (3, 1), (1, 1), (0, 3)]
 
@@ -51,9 +50,10 @@ def test_full_matrices_has_the_gradient_of_the_thin_part():
 
 
 @pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("kind", matrices.SPECTRA)
-@pytest.mark.parametrize("columns", [4, 6])
-def test_backward_is_the_transpose_of_forward_mode_for_every_spectrum(rule, kind, columns):
+@pytest.mark.parametrize(
+    ("kind", "columns"), [("separated", 4), ("repeated", 6), ("rank-deficient", 4), ("graded", 6)]
+)
+def test_backward_is_the_transpose_of_forward_mode(rule, kind, columns):
     A = matrices.matrix(kind)[:, :columns].clone()
     f = lambda A: torch.cat([t.flatten() for t in svd(A, rule=rule)])  # noqa: E731
     forward, backward = torch.func.jacfwd(f)(A), torch.func.jacrev(f)(A)
@@ -88,25 +88,6 @@ def test_reconstruction_of_a_rank_deficient_matrix_has_the_gradient_of_the_ident
     expected = torch.func.grad(lambda x, y: ((x @ y) * weight).sum(), (0, 1))(left, right)
     for g, e in zip(got, expected, strict=True):
         assert matrices.relative_error(g, e) < 1e-12
-
-
-def test_vmap_jacrev_and_compile():
-    A = matrices.random(3, 4, 2)
-    assert_same_to_rounding(torch.vmap(svd)(A).S, svd(A).S)
-    jacobian = torch.func.jacrev(lambda A: svd(A).S)
-    expected = torch.func.jacrev(lambda A: torch.linalg.svdvals(A))(A[0])
-    assert torch.allclose(torch.vmap(jacobian)(A)[0], expected)
-
-    def loss(A):
-        U, S, Vh = svd(A)
-        return (U.square() @ S.unsqueeze(-1)).sum() + Vh.square().sin().sum()
-
-    torch._dynamo.reset()
-    A.requires_grad_()
-    (expected,) = torch.autograd.grad(loss(A), A)
-    compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
-    (got,) = torch.autograd.grad(compiled(A), A)
-    assert torch.allclose(got, expected, rtol=1e-10)
 
 
 def test_no_gradient_needed():

@@ -67,13 +67,6 @@ def test_the_method_of_all_covariances_is_changed_together():
         pool.method = "gap"
 
 
-def test_compile():
-    torch._dynamo.reset()
-    pool = BranchPool(branches()).eval()
-    compiled = torch.compile(pool, fullgraph=True, backend="aot_eager")
-    assert torch.allclose(compiled(maps()), pool(maps()), rtol=1e-5, atol=1e-6)
-
-
 def test_stage_that_is_not_there():
     pool = BranchPool(branches())
     with pytest.raises(ValueError, match=r"stage 'blocks.4', got a dictionary of 'early'"):

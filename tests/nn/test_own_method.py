@@ -61,8 +61,8 @@ def test_it_rides_the_fused_path_without_being_registered(shape, monkeypatch):
     assert relative_error(covariance_pool(X, method), covariance_pool(X)) < 1e-7
 
 
-@pytest.mark.parametrize("method", [SVDLorentz(None, 'a "quoted" label', True), SVDLorentz(1e-3)])
-def test_tracers_know_it_once_it_is_registered(registered, method):
+def test_tracers_know_it_once_it_is_registered(registered):
+    method = SVDLorentz(None, 'a "quoted" label', True)
     torch._dynamo.reset()
     X = matrices.random(2, 5, 4)
     compiled = torch.compile(covariance_pool, fullgraph=True, backend="aot_eager")

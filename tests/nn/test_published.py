@@ -122,30 +122,3 @@ def test_top_n_as_published_sends_gradient_through_what_it_drops():
         for method in (SVDTopN(4), SVDTopNPublished(4))
     ]
     assert sizes[1] > 1e2 * sizes[0]
-
-
-def test_the_precision_is_that_of_the_pooling():
-    X = matrices.random(2, 4, 30)
-    method = resolve_method("mpn-cov-published")
-    double, single = (
-        covariance_pool(X, method, compute_dtype=dtype) for dtype in (torch.float64, torch.float32)
-    )
-    error = float((double - single).abs().max())
-    assert 1e-9 < error < 1e-5
-
-
-def test_one_sample_changes_the_gradient_of_the_others():
-    """The defect that the docstring warns of: infinities take the largest entry of the whole batch."""
-    kernel = resolve_method("mpn-cov-published").pair_kernel
-    lam, U = torch.tensor([[3.0, 3.0], [3.0, 1.0], [3.0, 2.99]]).double(), torch.eye(2).double()
-    G = torch.tensor([[1.0, 1.0], [0.0, 1.0]]).double().expand(3, 2, 2)
-    two, three = (published_gradient(G[:k], lam[:k], U.expand(k, 2, 2), kernel)[0] for k in (2, 3))
-    assert float((two - three).abs().max()) > 1
-
-
-def test_second_derivatives_are_refused():
-    X = matrices.random(1, 3, 9).requires_grad_()
-    Q = covariance_pool(X, "svd-taylor-published")
-    (g,) = torch.autograd.grad(Q.sum(), X, create_graph=True)
-    with pytest.raises(RuntimeError, match="no second derivative"):
-        g.sum().backward()

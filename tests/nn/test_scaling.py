@@ -41,7 +41,7 @@ def test_half_precision_does_not_overflow():
     assert Length(2.0)(v).dtype == torch.float16
 
 
-@pytest.mark.parametrize("method", [*METHODS, "gap"])
+@pytest.mark.parametrize("method", ["exact", "isqrt-cov", "gap"])
 @pytest.mark.parametrize("output", ["triangle", "isometric", "matrix"])
 def test_pooling_is_scaled_as_one_vector_per_sample(method, output):
     X = matrices.random(3, 5, 4, 4, dtype=torch.float32)
@@ -78,11 +78,12 @@ def test_a_bare_number_is_no_scaling():
         CovariancePool(4, scaling=4.0)
 
 
-@pytest.mark.parametrize("scale", [1e-30, 1e30])
-def test_length_of_tiny_and_huge_vectors(scale):
-    """Squares of these are beyond float32."""
-    v = (torch.tensor([[3.0, -4.0]]) * scale).requires_grad_()
+@pytest.mark.parametrize("exponent", [-1000, -100, 100, 1000])
+def test_length_of_tiny_and_huge_vectors(exponent):
+    """Squares of these are beyond the range."""
+    scale = 2.0**exponent
+    v = (torch.tensor([[3.0, -4.0]], dtype=torch.float64) * scale).requires_grad_()
     scaled = Length(10.0)(v)
-    assert torch.allclose(scaled, torch.tensor([[6.0, -8.0]]))
+    assert torch.allclose(scaled, torch.tensor([[6.0, -8.0]]).double(), rtol=1e-14)
     scaled[0, 0].backward()
-    assert torch.allclose(v.grad * scale, torch.tensor([[1.28, 0.96]]))
+    assert torch.allclose(v.grad * scale, torch.tensor([[1.28, 0.96]]).double())

@@ -1,5 +1,7 @@
 """Whitening by every method, in groups: against loops in NumPy, and through every transformation."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -13,7 +15,6 @@ from rootpool.nn import (
     GroupWhitening,
     NewtonWhitening,
     Whitening,
-    resolve_whitening,
 )
 
 EPS = 1e-3
@@ -102,29 +103,6 @@ def test_the_whitened_covariance_is_one_in_each_group(method):
     assert S[:3, 3:].abs().max() > 0.1  # between groups nothing is promised
 
 
-@every_method
-def test_inverse_roots_against_fifty_digits(method):
-    mpmath = pytest.importorskip("mpmath")
-    X = matrices.random(4, 9)
-    X = X - X.mean(1, keepdim=True)
-    with mpmath.workdps(50):
-        M = mpmath.matrix(X.tolist())
-        S = M * M.T / 9 + mpmath.mpf("1e-6") * mpmath.eye(4)
-        if method == "cholesky":
-            W = mpmath.cholesky(S) ** -1
-        elif method == "exact":
-            lam, U = mpmath.eigsy(S)
-            W = U * mpmath.diag([1 / mpmath.sqrt(x) for x in lam]) * U.T
-        else:
-            trace, W = sum(S[k, k] for k in range(4)), mpmath.eye(4)
-            for _ in range(5):
-                W = (3 * W - W * W * W * S / trace) / 2
-            W = W / mpmath.sqrt(trace)
-        expected = torch.tensor((W * M).tolist(), dtype=torch.float64)
-    got = resolve_whitening(method)(X @ X.mT / 9, X, 1e-6, 0.0)
-    assert torch.allclose(got, expected, rtol=1e-12, atol=1e-12)
-
-
 @every_layer
 @every_method
 @pytest.mark.parametrize("training", [True, False])
@@ -137,8 +115,9 @@ def test_gradients_first_and_second(kind, method, training):
     def run(X, weight, bias):
         return torch.func.functional_call(layer, {"weight": weight, "bias": bias}, X)
 
-    assert torch.autograd.gradcheck(run, (X, weight, bias), check_forward_ad=True)
-    assert torch.autograd.gradgradcheck(run, (X, weight, bias))
+    fast = {"fast_mode": True}  # random projections of the derivatives
+    assert torch.autograd.gradcheck(run, (X, weight, bias), check_forward_ad=True, **fast)
+    assert torch.autograd.gradgradcheck(run, (X, weight, bias), **fast)
 
 
 @every_method
@@ -169,28 +148,23 @@ def test_affine_part_is_that_of_batch_norm(kind, method):
 
 @every_layer
 @every_method
-def test_transformations(kind, method):
+def test_vmap_autocast_compile_and_meta(kind, method):
     layer = LAYERS[kind][0](groups=2, affine=True, method=method)
     X = matrices.random(5, 4, 6, 3, dtype=torch.float32)
-    expected = torch.stack([layer(x) for x in X])
-    stateless = layer if kind == "group whitening" else layer.eval()
-    if kind == "whitening":
-        expected = torch.stack([stateless(x) for x in X])
-    assert torch.allclose(torch.vmap(stateless)(X), expected, rtol=1e-5, atol=1e-5)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert torch.allclose(stateless(X[0]), expected[0])
-    half = stateless(X[0].to(torch.bfloat16))
-    assert half.dtype == torch.bfloat16
-    layer.train()
-    compiled = torch.compile(layer, fullgraph=True, backend="eager")
-    again = LAYERS[kind][0](groups=2, affine=True, method=method).train()
-    if kind == "whitening":
-        again.load_state_dict(layer.state_dict())
-    assert torch.allclose(compiled(X[0]), again(X[0]), rtol=1e-5, atol=1e-5)
+    torch._dynamo.reset()
+    compiled = torch.compile(copy.deepcopy(layer), fullgraph=True, backend="eager")
+    assert torch.allclose(compiled(X[0]), layer(X[0]), rtol=1e-5, atol=1e-5)
     for name, value in layer.state_dict().items():
-        assert torch.allclose(value, again.state_dict()[name]), name
-    shapes = LAYERS[kind][0](groups=2, affine=True, method=method).to("meta")
-    assert shapes(torch.empty(4, 6, 3, device="meta")).shape == (4, 6, 3)
+        assert torch.allclose(value, compiled.state_dict()[f"_orig_mod.{name}"]), name
+    layer.eval()  # which has no statistics to change
+    expected = torch.stack([layer(x) for x in X])
+    assert torch.allclose(torch.vmap(layer)(X), expected, rtol=1e-5, atol=1e-5)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.allclose(layer(X[0]), expected[0])
+    half = layer(X[0].to(torch.bfloat16))
+    assert half.dtype == torch.bfloat16
+    assert torch.allclose(half.float(), expected[0], rtol=0.02, atol=0.05)
+    assert layer.to("meta")(torch.empty(4, 6, 3, device="meta")).shape == (4, 6, 3)
 
 
 @every_layer
@@ -210,19 +184,11 @@ def test_memory_format_and_strides(kind, method):
 @every_method
 @pytest.mark.parametrize("compute", matrices.DTYPES)
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e3])
-def test_rank_deficient_batches_in_training_and_evaluation(method, compute, scale):
-    mix = matrices.random(8, 64, dtype=torch.float32) * scale  # 64 channels of rank 8
-    layer = Whitening(64, compute_dtype=compute, groups=2, method=method)
-    for seed in range(5):
-        batch = matrices.random(16, 8, dtype=torch.float32, seed=seed) @ mix  # and few samples
-        X = batch.requires_grad_()
-        Y = layer(X)
-        Y.square().sum().backward()
-        assert Y.isfinite().all()
-        assert X.grad.isfinite().all()
-    assert layer.eval()(matrices.random(5, 8, dtype=torch.float32) @ mix).isfinite().all()
-    if scale <= 1:  # the statistics of larger features are beyond half precision
-        assert layer.half()(matrices.random(5, 8, dtype=torch.float32) @ mix).isfinite().all()
+def test_rank_deficient_batches_by_loops(method, compute, scale):
+    X = matrices.random(16, 2) @ matrices.random(2, 6, seed=1) * scale
+    got = Whitening(6, EPS * scale**2, compute_dtype=compute, method=method)(X.to(compute))
+    expected = batch_by_loops(X / scale, 1, method)
+    assert matrices.relative_error(got, expected) < (1e-9 if compute == torch.float64 else 1e-2)
 
 
 @every_method
@@ -241,20 +207,6 @@ def test_running_statistics_of_groups_are_blocks_of_the_whole(method):
     assert torch.allclose(loaded.eval()(X), parts.eval()(X), rtol=1e-4, atol=1e-5)
     parts.reset_running_stats()
     assert torch.equal(parts.running_covariance, torch.eye(2).expand(3, 2, 2))
-
-
-def test_a_state_dict_of_the_layer_without_groups_still_loads():
-    old = {
-        "running_mean": torch.arange(3.0),
-        "running_covariance": torch.diag(torch.tensor([1.0, 4.0, 9.0])),
-        "num_batches_tracked": torch.tensor(7),
-    }
-    layer = Whitening(3)
-    layer.load_state_dict(old)
-    assert layer.state_dict().keys() == old.keys()
-    assert torch.equal(layer.running_covariance, old["running_covariance"])
-    with pytest.raises(RuntimeError, match="size mismatch for running_covariance"):
-        Whitening(4, groups=2).load_state_dict(old)
 
 
 def test_the_method_is_a_name_or_a_value():

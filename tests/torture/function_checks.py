@@ -19,7 +19,6 @@ from rootpool.linalg import (
     eigvalsh,
     expm,
     frechet_distance,
-    inverse_root,
     leading_projector,
     orthogonalize,
     principal_subspace,
@@ -27,15 +26,13 @@ from rootpool.linalg import (
     svdvals,
 )
 
-from .checks import BLUNT, MAY, MUST, Check, Figures, Outputs, Upstream, limit, ratio, size, where
+from .checks import MAY, MUST, Check, Figures, Outputs, Upstream, limit, ratio, size, where
 from .corpus import times_power_of_two
 from .linalg_checks import (
     MatrixBatch,
     back,
     one,
     only_symmetry,
-    power_check,
-    power_status,
     semidefinite,
     symmetry,
     unit,
@@ -55,7 +52,7 @@ def numbers(x: Tensor) -> Tensor:
 
 
 # --------------------------------------------------------------------------------------------------
-# Exponential, and inverse roots
+# Exponential
 
 
 def exp_exponent(batch: MatrixBatch) -> Tensor:
@@ -86,21 +83,6 @@ def exp_gradient(batch: MatrixBatch, outputs: Outputs, upstream: Upstream, Y: Te
     scale = batch.n * batch.eps * (1 + size(A)) * size(torch.linalg.matrix_exp(A)) * size(S)
     figures = where(moderate(batch), {"|Y - dexp(A)[S]|": ratio(Y.double() - D, scale)})
     return {**symmetry(batch, Y), **figures}
-
-
-def cube_value(batch: MatrixBatch, outputs: Outputs) -> Figures:
-    F = back(batch, outputs[0], -1 / 3)
-    scale = unit(batch, batch.condition) * (1 + batch.exponent.abs().double())
-    return where(scale < BLUNT, {"|FFFA - I|": ratio(F @ F @ F @ batch.R - eye(batch), scale)})
-
-
-def cube_gradient(batch: MatrixBatch, outputs: Outputs, upstream: Upstream, Y: Tensor) -> Figures:
-    raw, F, Y = Y, back(batch, outputs[0], -1 / 3), back(batch, Y, -4 / 3)
-    S, C = symmetric(upstream[0].double()), F @ F @ F
-    residual = F @ F @ Y + F @ Y @ F + Y @ F @ F + C @ S @ C
-    scale = unit(batch, 3 * size(F) ** 2 * size(Y), size(F) ** 6 * size(S), degree=-2)
-    length = 1 + batch.exponent.abs().double()
-    return {**symmetry(batch, raw), "|FFY + FYF + YFF + CSC|": ratio(residual, length * scale)}
 
 
 # --------------------------------------------------------------------------------------------------
@@ -335,14 +317,6 @@ FUNCTION_CHECKS = {
         exp_gradient,
         lambda batch: limit(exp_exponent(batch), batch),
         lambda batch: limit(exp_exponent(batch), batch).clamp_max(MAY),
-    ),
-    "inverse_root 3": power_check(one(inverse_root, p=3), -1 / 3, cube_value, cube_gradient),
-    "inverse_root 4": Check(
-        one(inverse_root, p=4),
-        None,
-        only_symmetry,
-        functools.partial(power_status, degree=-0.25),
-        functools.partial(power_status, degree=-0.25, derivative=True),
     ),
     "eigvalsh": Check(
         one(eigvalsh),

@@ -14,16 +14,14 @@ from matrices import symmetric
 from rootpool.linalg import (
     RULES,
     eigh,
-    from_triangle,
     inv_sqrtm,
+    inverse_root,
     logm,
     newton_schulz,
     powm,
     resolve_rule,
     sqrtm,
     svd,
-    to_triangle,
-    triangle_weights,
 )
 
 from .checks import (
@@ -193,41 +191,47 @@ def eigh_gradient(batch: MatrixBatch, outputs: Outputs, upstream: Upstream, Y: T
     return figures
 
 
-def sqrt_value(batch: MatrixBatch, outputs: Outputs) -> Figures:
-    Q = back(batch, outputs[0], 0.5)
-    return {"|QQ - A|": ratio(Q @ Q - batch.R, unit(batch, size(batch.R)))}
+def power_value(m: int, q: int, batch: MatrixBatch, outputs: Outputs) -> Figures:
+    """``F^q = A^m`` for ``F = A^(m/q)``, or ``F^q A = I`` if ``m = -1``."""
+    F = back(batch, outputs[0], m / q)
+    power, name = torch.linalg.matrix_power(F, q), f"|F^{q} - A^{m}|"
+    if m > 0:
+        expected = torch.linalg.matrix_power(batch.R, m)
+        scale = unit(batch, size(batch.R) ** m, degree=m) * length(q, batch)
+        return {name: ratio(power - expected, scale)}
+    largest = size(batch.R) * size(F) ** q
+    scale = torch.maximum(unit(batch, largest), unit(batch, largest, degree=m / q))
+    scale = scale * length(q, batch)
+    eye = torch.eye(batch.n, dtype=torch.float64)
+    return where(scale < BLUNT, {name: ratio(power @ batch.R - eye, scale)})
 
 
-def sqrt_gradient(batch: MatrixBatch, outputs: Outputs, upstream: Upstream, Y: Tensor) -> Figures:
-    """The gradient solves ``Q Y + Y Q = S``, a Lyapunov equation."""
-    raw, Q, Y = Y, back(batch, outputs[0], 0.5), back(batch, Y, -0.5)
-    S = tangent(Q, symmetric(upstream[0].double()), batch.eps)
-    return {
-        **symmetry(batch, raw),
-        "|QY + YQ - S|": ratio(
-            Q @ Y + Y @ Q - S, unit(batch, 2 * size(Q) * size(Y), size(S), degree=0)
-        ),
-    }
-
-
-def inv_sqrt_value(batch: MatrixBatch, outputs: Outputs) -> Figures:
-    Z, eye = back(batch, outputs[0], -0.5), torch.eye(batch.n, dtype=torch.float64)
-    scale = unit(batch, batch.condition)
-    return where(scale < BLUNT, {"|ZAZ - I|": ratio(Z @ batch.R @ Z - eye, scale)})
-
-
-def inv_sqrt_gradient(
-    batch: MatrixBatch, outputs: Outputs, upstream: Upstream, Y: Tensor
+def power_gradient(
+    m: int, q: int, batch: MatrixBatch, outputs: Outputs, upstream: Upstream, Y: Tensor
 ) -> Figures:
-    raw, Z, Y, S = (
-        Y,
-        back(batch, outputs[0], -0.5),
-        back(batch, Y, -1.5),
-        symmetric(upstream[0].double()),
-    )
-    residual = Y @ Z + Z @ Y + Z @ Z @ S @ Z @ Z
-    scale = unit(batch, 2 * size(Z) * size(Y), size(Z) ** 4 * size(S), degree=-1.5)
-    return {**symmetry(batch, raw), "|YZ + ZY + ZZSZZ|": ratio(residual, scale)}
+    """The derivative of ``F^q`` along Y is that of ``A^m`` along S: for a square root, ``F Y + Y F = S``."""
+    raw, F, Y = Y, back(batch, outputs[0], m / q), back(batch, Y, m / q - 1)
+    S = symmetric(upstream[0].double())
+    if m < 0:  # -A^-1 S A^-1
+        C = torch.linalg.matrix_power(F, q)
+        expected, largest = -C @ S @ C, size(F) ** (2 * q) * size(S)
+    else:
+        S = S if m > 1 else tangent(F, S, batch.eps)
+        expected, largest = along(batch.R, S, m), m * size(batch.R) ** (m - 1) * size(S)
+    scale = unit(batch, q * size(F) ** (q - 1) * size(Y), largest, degree=m / q - 1)
+    figure = ratio(along(F, Y, q) - expected, scale * length(q, batch))
+    return {**symmetry(batch, raw), f"|dF^{q}[Y] - dA^{m}[S]|": figure}
+
+
+def along(A: Tensor, E: Tensor, k: int) -> Tensor:
+    """The derivative of ``A^k`` along E."""
+    powers = [torch.linalg.matrix_power(A, i) for i in range(k)]
+    return torch.stack([powers[i] @ E @ powers[k - 1 - i] for i in range(k)]).sum(0)
+
+
+def length(q: int, batch: MatrixBatch) -> Tensor:
+    """An exponent that is not exactly a third is felt in proportion to the logarithm of the scale."""
+    return 1 + batch.exponent.abs().double() * (q == 3)
 
 
 def _log_of(batch: MatrixBatch, L: Tensor) -> tuple[Tensor, Tensor]:
@@ -258,63 +262,17 @@ def log_gradient(batch: MatrixBatch, outputs: Outputs, upstream: Upstream, Y: Te
     }
 
 
-def third_value(batch: MatrixBatch, outputs: Outputs) -> Figures:
-    F = back(batch, outputs[0], 1 / 3)
-    scale = unit(batch, size(batch.R)) * _length(batch)
-    return {"|FFF - A|": ratio(F @ F @ F - batch.R, scale)}
-
-
-def _length(batch: MatrixBatch) -> Tensor:
-    """The exponent is not exactly a third: that is felt in proportion to the logarithm."""
-    return 1 + batch.exponent.abs().double()
-
-
-def third_gradient(batch: MatrixBatch, outputs: Outputs, upstream: Upstream, Y: Tensor) -> Figures:
-    raw, F, Y = Y, back(batch, outputs[0], 1 / 3), back(batch, Y, -2 / 3)
-    S = tangent(F, symmetric(upstream[0].double()), batch.eps)
-    residual = F @ F @ Y + F @ Y @ F + Y @ F @ F - S
-    scale = unit(batch, 3 * size(F) ** 2 * size(Y), size(S), degree=0) * _length(batch)
-    return {**symmetry(batch, raw), "|FFY + FYF + YFF - S|": ratio(residual, scale)}
-
-
-def square_value(batch: MatrixBatch, outputs: Outputs) -> Figures:
-    residual = back(batch, outputs[0], 2) - batch.R @ batch.R
-    return {"|F - AA|": ratio(residual, unit(batch, size(batch.R) ** 2, degree=2))}
-
-
-def square_gradient(batch: MatrixBatch, outputs: Outputs, upstream: Upstream, Y: Tensor) -> Figures:
-    raw, S, Y = Y, symmetric(upstream[0].double()), back(batch, Y, 1)
-    scale = unit(batch, 2 * size(batch.R) * size(S))
-    return {**symmetry(batch, raw), "|Y - AS - SA|": ratio(Y - batch.R @ S - S @ batch.R, scale)}
-
-
-def inverse_value(batch: MatrixBatch, outputs: Outputs) -> Figures:
-    F, eye = back(batch, outputs[0], -1), torch.eye(batch.n, dtype=torch.float64)
-    scale = unit(batch, size(batch.R) * size(F), degree=-1)
-    return {"|AF - I|": ratio(batch.R @ F - eye, scale)}
-
-
-def inverse_gradient(
-    batch: MatrixBatch, outputs: Outputs, upstream: Upstream, Y: Tensor
-) -> Figures:
-    raw, S, Y = Y, symmetric(upstream[0].double()), back(batch, Y, -2)
-    scale = unit(batch, size(batch.R) ** 2 * size(Y), size(S), degree=-2)
-    return {**symmetry(batch, raw), "|AYA + S|": ratio(batch.R @ Y @ batch.R + S, scale)}
-
-
 FLOOR = 1e-3
 
 
-def floored_value(batch: MatrixBatch, outputs: Outputs) -> Figures:
+def floored_value(f: Callable[[Tensor], Tensor], batch: MatrixBatch, outputs: Outputs) -> Figures:
+    """A function of the eigenvalues, number by number; its derivative is at most ``f(floor) / floor``."""
     lam = times_power_of_two(batch.lam, batch.exponent).clamp_min(FLOOR)
-    raised = (batch.U * lam.unsqueeze(-2)) @ batch.U.mT
-    top = size(raised)[:, None, None]
-    Q = outputs[0].double() / top.sqrt()
-    return {
-        "|QQ - max(A, floor)|": ratio(
-            Q @ Q - raised / top, unit(batch, batch.top * 0 + 1, degree=0)
-        )
-    }
+    expected = (batch.U * f(lam).unsqueeze(-2)) @ batch.U.mT
+    top = lam.amax(-1)
+    scale = batch.n * batch.eps * (size(expected) + f(lam).abs().amax(-1) * top / FLOOR)
+    figures = {"|F - f(max(A, floor))|": ratio(outputs[0].double() - expected, scale)}
+    return where(scale < BLUNT * size(expected), figures)
 
 
 def newton_schulz_of(lam: Tensor, iterations: int) -> Tensor:
@@ -335,18 +293,24 @@ def schulz_value(iterations: int, batch: MatrixBatch, outputs: Outputs) -> Figur
     return {"|Q - Q by numbers|": ratio(residual, growth * unit(batch, size(expected), degree=0.5))}
 
 
+def schulz_by_torch(P: Tensor, iterations: int) -> Tensor:
+    """The iteration written out, which torch differentiates."""
+    trace = P.diagonal(dim1=-2, dim2=-1).sum(-1)[:, None, None]
+    trace = torch.where(trace == 0, 1, trace)
+    eye = torch.eye(P.shape[-1], dtype=torch.float64)
+    Y, Z = P / trace, eye.expand_as(P)
+    for _ in range(iterations):
+        T = 1.5 * eye - 0.5 * Z @ Y
+        Y, Z = Y @ T, T @ Z
+    return Y * trace.sqrt()
+
+
 def schulz_gradient(
     iterations: int, batch: MatrixBatch, outputs: Outputs, upstream: Upstream, Y: Tensor
 ) -> Figures:
     """Against torch's derivative of the iteration written out, in float64 and without the scale."""
     R = batch.R.clone().requires_grad_()
-    trace = R.diagonal(dim1=-2, dim2=-1).sum(-1)[:, None, None]
-    trace = torch.where(trace == 0, 1, trace)
-    X, Z = R / trace, torch.eye(batch.n, dtype=torch.float64).expand_as(R)
-    for _ in range(iterations):
-        T = 1.5 * torch.eye(batch.n, dtype=torch.float64) - 0.5 * Z @ X
-        X, Z = X @ T, T @ Z
-    (expected,) = torch.autograd.grad(X * trace.sqrt(), R, upstream[0].double())
+    (expected,) = torch.autograd.grad(schulz_by_torch(R, iterations), R, upstream[0].double())
     # A scale of its own: the root of a zero matrix is linear.
     zero = (batch.R == 0).flatten(1).all(1)
     got = torch.where(zero[:, None, None], Y.double(), back(batch, Y, -0.5))
@@ -367,14 +331,6 @@ def svd_value(batch: MatrixBatch, outputs: Outputs) -> Figures:
     }
 
 
-def triangle_value(batch: MatrixBatch, outputs: Outputs) -> Figures:
-    t = outputs[0]
-    same = torch.where((from_triangle(t) == batch.input).flatten(1).all(1), 0.0, torch.inf)
-    w = triangle_weights(batch.n, dtype=torch.float64) * back(batch, t, 1)
-    gap = ((w * w).sum(-1) - batch.R.square().sum((-2, -1))).unsqueeze(-1)
-    return {"round trip": same, "<A, A>": ratio(gap, unit(batch, size(batch.R) ** 2))}
-
-
 # --------------------------------------------------------------------------------------------------
 # The table
 
@@ -383,18 +339,15 @@ def one(function: Callable[..., Tensor], **options: object) -> Callable[..., Out
     return lambda batch, A: (function(A, **options),)
 
 
-def power_check(
-    call: Callable[..., Outputs],
-    degree: float,
-    value: Callable,
-    gradient: Callable,
-) -> Check:
+def power_check(call: Callable[..., Outputs], m: int, q: int) -> Check:
+    """Of the function ``A^(m/q)``."""
     return Check(
         call,
-        value,
-        gradient,
-        functools.partial(power_status, degree=degree),
-        functools.partial(power_status, degree=degree, derivative=True),
+        functools.partial(power_value, m, q),
+        functools.partial(power_gradient, m, q),
+        functools.partial(power_status, degree=m / q),
+        functools.partial(power_status, degree=m / q, derivative=True),
+        applies=lambda batch: batch.exponent % q == 0,  # the scale of the result is a power of two
         company=True,
     )
 
@@ -408,8 +361,13 @@ def half(batch: MatrixBatch, A: Tensor) -> Outputs:
 
 
 MATRIX_CHECKS = {
-    "sqrtm": power_check(one(sqrtm), 0.5, sqrt_value, sqrt_gradient),
-    "inv_sqrtm": power_check(one(inv_sqrtm), -0.5, inv_sqrt_value, inv_sqrt_gradient),
+    "sqrtm": power_check(one(sqrtm), 1, 2),
+    "inv_sqrtm": power_check(one(inv_sqrtm), -1, 2),
+    "powm 1/3": power_check(one(powm, exponent=1 / 3), 1, 3),
+    "powm 2": power_check(one(powm, exponent=2), 2, 1),
+    "powm -1": power_check(one(powm, exponent=-1), -1, 1),
+    "inverse_root 3": power_check(one(inverse_root, p=3), -1, 3),
+    "inverse_root 4": power_check(one(inverse_root, p=4), -1, 4),
     "logm": Check(
         one(logm),
         log_value,
@@ -418,13 +376,19 @@ MATRIX_CHECKS = {
         functools.partial(power_status, degree=-1e-9, derivative=True),
         company=True,
     ),
-    "powm 1/3": power_check(one(powm, exponent=1 / 3), 1 / 3, third_value, third_gradient),
-    "powm 2": power_check(one(powm, exponent=2), 2, square_value, square_gradient),
-    "powm -1": power_check(one(powm, exponent=-1), -1, inverse_value, inverse_gradient),
-    "sqrtm floor": Check(one(sqrtm, eigenvalue_floor=FLOOR), floored_value, only_symmetry),
-    "inv_sqrtm floor": Check(one(inv_sqrtm, eigenvalue_floor=FLOOR), None, only_symmetry),
-    "logm floor": Check(one(logm, eigenvalue_floor=FLOOR), None, only_symmetry),
-    "powm -0.7 floor": Check(one(powm, exponent=-0.7, eigenvalue_floor=FLOOR), None, only_symmetry),
+    **{
+        f"{name} floor": Check(
+            one(function, eigenvalue_floor=FLOOR),
+            functools.partial(floored_value, f),
+            only_symmetry,
+        )
+        for name, function, f in (
+            ("sqrtm", sqrtm, torch.sqrt),
+            ("inv_sqrtm", inv_sqrtm, torch.rsqrt),
+            ("logm", logm, torch.log),
+            ("powm -0.7", functools.partial(powm, exponent=-0.7), lambda lam: lam**-0.7),
+        )
+    },
     "sqrtm half": Check(
         half,
         None,
@@ -472,5 +436,4 @@ MATRIX_CHECKS = {
         )
         for k in (5, 12)
     },
-    "triangle": Check(lambda batch, A: (to_triangle(A),), triangle_value),
 }

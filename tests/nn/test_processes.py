@@ -1,5 +1,6 @@
-"""Whitening over two CPU processes gives the numbers of one."""
+"""Pooling and whitening over two CPU processes give the numbers of one."""
 
+import functools
 import socket
 import warnings
 
@@ -10,13 +11,13 @@ import torch.multiprocessing as mp
 from torch import nn
 
 import matrices
-from rootpool.nn import WHITENING_METHODS, Whitening
+from rootpool.nn import WHITENING_METHODS, CovariancePool, Whitening
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not dist.is_available(), reason="torch was built without distributed"),
 ]
-SHARES = ((3, 5), (4, 4), (8, 0), (1, 7))  # samples of each process
+SHARES = ((3, 5), (8, 0), (1, 7))  # samples of each process
 LAYERS = [
     {"method": method, "groups": groups, "affine": groups > 1}
     for method in WHITENING_METHODS
@@ -43,10 +44,17 @@ def penalty(X, weight, group=None):
     return X.grad
 
 
-def network():
+HEADS = {
+    "flat": (nn.Flatten, 24),
+    **{name: (functools.partial(CovariancePool, 6, name), 21) for name in ("exact", "isqrt-cov")},
+}
+
+
+def network(head):
     torch.manual_seed(0)
-    layers = nn.Conv2d(3, 6, 3), Whitening(6, groups=2, affine=True), nn.ReLU(), nn.Flatten()
-    return nn.Sequential(*layers, nn.Linear(24, 2)).double()
+    pool, features = HEADS[head]
+    layers = nn.Conv2d(3, 6, 3), Whitening(6, groups=2, affine=True), nn.ReLU(), pool()
+    return nn.Sequential(*layers, nn.Linear(features, 2)).double()
 
 
 def gradients(model, X):
@@ -78,8 +86,9 @@ def worker(rank, port, X, weight, images, results):
         step(X[share], weight[share], process_group=alone[1 - rank])
     except ValueError as error:
         results[rank, "stranger"] = str(error)
-    model = nn.parallel.DistributedDataParallel(network())
-    results[rank, "ddp"] = as_lists(gradients(model, images[share]))
+    for head in HEADS:
+        model = nn.parallel.DistributedDataParallel(network(head))
+        results[rank, head] = as_lists(gradients(model, images[share]))
     dist.destroy_process_group()
 
 
@@ -144,8 +153,9 @@ def test_a_process_group_says_who_shares(data, results):
         assert "is not in the given process group" in results[rank, "stranger"]
 
 
-def test_gradients_of_a_network_under_ddp(data, results):
-    expected = gradients(network(), data[2])
+@pytest.mark.parametrize("head", HEADS)
+def test_gradients_of_a_network_under_ddp(data, results, head):
+    expected = gradients(network(head), data[2])
     for rank in (0, 1):
-        for got, whole in zip(results[rank, "ddp"], expected, strict=True):
+        for got, whole in zip(results[rank, head], expected, strict=True):
             assert close(got, whole)
