@@ -6,6 +6,7 @@ from torch import nn
 
 from rootpool.models import create_model
 from rootpool.models.cut import Tail, split_at_frozen
+from rootpool.nn import Branch
 
 NETWORKS = {
     ("resnet18", 3): "body.layer2",
@@ -40,7 +41,7 @@ def test_the_parts_are_the_whole(name, frozen, training):
     expected = gradients(whole)
     model.load_state_dict(state)  # running statistics
     with torch.no_grad():
-        maps = first(images)[stage]
+        maps = first(images)
     parts = rest(maps)
     torch.testing.assert_close(parts, whole)
     torch.testing.assert_close(gradients(parts), expected)
@@ -51,19 +52,19 @@ def test_a_map_for_two_branches():
     model.freeze(3)
     first, rest = split_at_frozen(model.backbone)
     images = torch.randn(2, 3, 64, 64)
-    (maps,) = first(images).values()
-    whole = model.backbone(images)
-    assert whole.keys() == rest(maps).keys()
-    torch.testing.assert_close(rest(maps), whole)
+    whole, parts = model.backbone(images), rest(first(images))
+    assert whole.keys() == parts.keys()
+    torch.testing.assert_close(parts, whole)
 
 
-def test_a_frozen_backbone_leaves_nothing():
-    model = create_model("resnet18", num_classes=3).eval()
+@pytest.mark.parametrize("pool", ["exact", [Branch("layer2"), Branch("average", "gap")]])
+def test_a_frozen_backbone_leaves_nothing(pool):
+    model = create_model("resnet18", pool, num_classes=3).eval()
     model.freeze("backbone")
     first, rest = split_at_frozen(model.backbone)
     images = torch.randn(1, 3, 64, 64)
     with torch.no_grad():
-        torch.testing.assert_close(rest(first(images)["last"]), model.backbone(images))
+        torch.testing.assert_close(rest(first(images)), model.backbone(images))
 
 
 def test_where_it_cannot_be_cut():
@@ -80,6 +81,9 @@ def test_where_it_cannot_be_cut():
     learning = create_model("resnet18", num_classes=3)
     with pytest.raises(ValueError, match="nothing is frozen"):
         split_at_frozen(learning.backbone)
+    several = create_model("resnet18", [Branch("layer2"), Branch("last")], num_classes=3)
+    with pytest.raises(ValueError, match="layer2, last are not all frozen; freeze the backbone"):
+        split_at_frozen(several.backbone)
 
 
 def test_norms_are_held():

@@ -45,11 +45,20 @@ def save_checkpoint(
     """
     text = dict(metadata or {})
     if model.spec is not None:
-        method = getattr(model.pool, "method", model.spec.pool)
-        spec = replace(model.spec, pool=method, num_classes=model.num_classes)
+        spec = replace(model.spec, pool=_pool_now(model), num_classes=model.num_classes)
         if model.has_own_layers:  # others cannot be made again from a description
             text[_SPEC] = spec.to_json()
     write_tensors(model.state_dict(), path, text)
+
+
+def _pool_now(model: PooledClassifier) -> Any:
+    """The pool of the spec, with the methods that are in use now."""
+    pool: Any = model.pool
+    made = model.spec.pool  # type: ignore[union-attr]
+    if isinstance(made, tuple):
+        pairs = zip(made, pool.pools, strict=True)
+        return tuple(replace(branch, pool=each.method) for branch, each in pairs)
+    return getattr(pool, "method", made)
 
 
 def load_checkpoint(
