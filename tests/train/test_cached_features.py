@@ -26,7 +26,7 @@ BRANCHES = [
     {"stage": "average", "method": "gap", "reduction": 0, "power": 0.5},
 ]
 BEHIND = {
-    "frozen stages": {"freeze": 2},
+    "frozen stages": {"freeze": "layer1"},
     "branches": {"freeze": "backbone", "branches": BRANCHES, "length": 3.0, "mirrored": True},
 }
 
@@ -126,7 +126,7 @@ def test_a_study_computes_features_once(config, tmp_path, monkeypatch):
         ({"model": {"power": 0.5}}, "model.power=0.5 needs model.length"),
         (
             {"model": {"branches": [{"stage": "layer2"}]}},
-            "model.freeze=2: layer2 are not all frozen; freeze the backbone",
+            "model.freeze=layer1: several stages are pooled, and not all are frozen",
         ),
         (
             {"model": {"branches": [{"stage": "average"}], "freeze": "backbone"}},
@@ -135,7 +135,7 @@ def test_a_study_computes_features_once(config, tmp_path, monkeypatch):
         ({"model": {"branches": [{"method": "gap"}]}}, "model.branches needs model.branches.stage"),
         ({"data": {"views": 0}}, "data.views must be at least 1, got 0"),
         (
-            {"data": {"root": "photo-patches"}, "model": {"backbone": "patchnet", "freeze": 1}},
+            {"data": {"root": "photo-patches"}, "model": {"backbone": "patchnet", "freeze": "1"}},
             "data.cache is for image files",
         ),
     ],

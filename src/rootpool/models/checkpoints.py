@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import re
 from collections.abc import Mapping
@@ -127,23 +126,14 @@ def _make(
         )
     spec = ModelSpec.from_json(rest[_SPEC])
     refuse_hub(spec.name)
-    make = functools.partial(
-        create_model,
-        spec.name,
-        spec.pool if pool is None else pool,
-        reduction=spec.reduction,
-        compute_dtype=spec.compute_dtype,
-        output=spec.output,
-        scaling=spec.scaling,
-        drop_rate=spec.drop_rate,
-        tokens=spec.tokens,
-        channel_dropout=spec.channel_dropout,
-        **{**spec.options, **options},
-    )
+    asked = {} if pool is None else {"pool": pool}
+    arguments = {**vars(spec), **asked, **spec.options, **options}
+    del arguments["options"]
     with torch.device("meta"):  # without memory: first check that the description fits the weights
-        expected = make(num_classes=spec.num_classes).state_dict()
+        expected = create_model(**arguments).state_dict()
     check_fit(expected, tensors, os.fspath(path))
-    return make(num_classes=spec.num_classes if num_classes is None else num_classes)
+    classes = {} if num_classes is None else {"num_classes": num_classes}
+    return create_model(**{**arguments, **classes})
 
 
 def _load(

@@ -26,7 +26,7 @@ def split_at_frozen(backbone: Backbone | Stages) -> tuple[Stages, nn.Module]:
     >>> import torch
     >>> from rootpool.models import create_model
     >>> model = create_model("resnet18", num_classes=5).eval()
-    >>> model.freeze(3)
+    >>> model.freeze("layer2")
     >>> first, rest = split_at_frozen(model.backbone)
     >>> images = torch.randn(2, 3, 64, 64)
     >>> {name: tuple(map.shape) for name, map in first(images).items()}
@@ -34,14 +34,12 @@ def split_at_frozen(backbone: Backbone | Stages) -> tuple[Stages, nn.Module]:
     >>> torch.allclose(rest(first(images)), model.backbone(images), atol=1e-4)
     True
     """
-    if isinstance(backbone, Stages):
-        if any(parameter.requires_grad for parameter in backbone.parameters()):
-            raise ValueError(
-                f"{', '.join(backbone.stages)} are not all frozen; freeze the backbone"
-            )
+    learns = {name: parameter.requires_grad for name, parameter in backbone.named_parameters()}
+    if isinstance(backbone, Stages) and not any(learns.values()):
         return backbone, nn.Identity()
+    if isinstance(backbone, Stages):
+        raise ValueError("several stages are pooled, and not all are frozen; freeze the backbone")
     network = WithoutLayout(backbone)
-    learns = {name: parameter.requires_grad for name, parameter in network.named_parameters()}
     if not any(learns.values()):
         return Stages(network, [LAST]), _Rest(nn.Identity(), backbone.layout)
     frozen = list(learns)[: list(learns.values()).index(True)]

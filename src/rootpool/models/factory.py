@@ -152,8 +152,7 @@ def create_model(
     if not isinstance(num_classes, int) or num_classes < 0:
         raise ValueError(f"num_classes must be an integer from 0 on, got {num_classes!r}")
     parts = _parts(name, pretrained, weights, tokens, backbone_options)
-    preset = PRESETS.get(name)
-    default = preset.reduction if preset else REDUCTION
+    default = PRESETS[name].reduction if name in PRESETS else REDUCTION
     spec = None
     if not isinstance(pool, nn.Module):
         pool = _resolved(pool)
@@ -173,7 +172,6 @@ def create_model(
     options = {
         "compute_dtype": compute_dtype,
         "output": output,
-        "scaling": scaling,
         "channel_dropout": channel_dropout,
     }
     backbone: Backbone | Stages = parts.backbone
@@ -181,11 +179,30 @@ def create_model(
     if isinstance(pool, tuple):
         _refuse(tokens=tokens != PATCHES, reduction=reduction, scaling=scaling)
         backbone = Stages(parts.backbone, dict.fromkeys(branch.stage for branch in pool))
-        head = _branch_pool(pool, backbone.channels, default, options)
+        head = BranchPool(
+            (branch.stage, _pool(branch, backbone.channels[branch.stage], default, options))
+            for branch in pool
+        )
+    elif isinstance(pool, nn.Module):
+        given = {key: value not in (None, "triangle") for key, value in options.items()}
+        _refuse(reduction=reduction is not None, scaling=scaling, **given)
+        head = _checked(pool, backbone.num_features)
+    elif pool == "gap" and parts.vanilla is not None:
+        if reduction or channel_dropout:
+            extra = "reduction" if reduction else "channel_dropout"
+            raise ValueError(f"the original pooling of this network has no {extra}; leave it out")
+        head = parts.vanilla
     else:
-        head = _pool(pool, parts, reduction, default, options)
-        if tokens == BRANCHES:
-            head = _beside_first_order(head, parts.backbone.num_features, pool)
+        branch = Branch("", pool, reduction, scaling)
+        head = _pool(branch, backbone.num_features, default, options)
+    if tokens == BRANCHES:
+        if spec is None or pool == "gap":
+            raise ValueError(
+                f"tokens={BRANCHES!r} puts the class token beside a covariance, and needs a pool of METHODS; "
+                "for others give a BranchPool to PooledClassifier"
+            )
+        # A linear layer of both is a sum of two layers.
+        head = BranchPool([("class", AveragePool(backbone.num_features)), ("patches", head)])
     classifier = parts.classifier(head.out_features, num_classes)  # type: ignore[arg-type]
     return PooledClassifier(backbone, head, classifier, spec, drop_rate)
 
@@ -200,74 +217,29 @@ def _refuse(**given: Any) -> None:
     """Raise for options that belong to a pool which is given as a module or as branches."""
     names = [name for name, value in given.items() if value]
     if names:
+        what = f"{', '.join(names)} is for pools given by name"
+        raise ValueError(f"{what}; set it in the pool itself")
+
+
+def _checked(pool: nn.Module, channels: int) -> nn.Module:
+    if not isinstance(getattr(pool, "out_features", None), int):
+        raise TypeError(f"a pool needs out_features, the width of its output; got {pool}")
+    if getattr(pool, "in_channels", channels) != channels:
         raise ValueError(
-            f"{', '.join(names)} is for pools given by name; set it in the pool itself"
+            f"the pool expects {pool.in_channels} channels, but the backbone gives {channels}"
         )
-
-
-def _branch_pool(
-    branches: Sequence[Branch],
-    channels: Mapping[str, int],
-    default: int | None,
-    options: Mapping[str, Any],
-) -> BranchPool:
-    def pool(branch: Branch) -> nn.Module:
-        own = {**options, "scaling": branch.scaling}
-        if branch.pool == "gap":  # which has no covariance to drop channels of
-            own["channel_dropout"] = None
-        return _pool_by_name(branch.pool, channels[branch.stage], branch.reduction, default, own)
-
-    return BranchPool((branch.stage, pool(branch)) for branch in branches)
-
-
-def _beside_first_order(
-    head: nn.Module, channels: int, pool: str | Method | nn.Module
-) -> nn.Module:
-    """The class token, or an average, and a covariance: a linear layer of both is a sum of two layers."""
-    if isinstance(pool, nn.Module) or pool == "gap":
-        raise ValueError(
-            f"tokens={BRANCHES!r} puts the class token beside a covariance, and needs a pool of METHODS; "
-            "for others give a BranchPool to PooledClassifier"
-        )
-    return BranchPool([("class", AveragePool(channels)), ("patches", head)])
+    return pool
 
 
 def _pool(
-    pool: str | Method | nn.Module,
-    parts: Parts,
-    reduction: int | None,
-    default: int | None,
-    options: Mapping[str, Any],
+    branch: Branch, channels: int, default: int | None, options: Mapping[str, Any]
 ) -> nn.Module:
-    channels = parts.backbone.num_features
-    if isinstance(pool, nn.Module):
-        given = {name: value not in (None, "triangle") for name, value in options.items()}
-        _refuse(reduction=reduction is not None, **given)
-        if not isinstance(getattr(pool, "out_features", None), int):
-            raise TypeError(f"a pool needs out_features, the width of its output; got {pool}")
-        if getattr(pool, "in_channels", channels) != channels:
-            raise ValueError(
-                f"the pool expects {pool.in_channels} channels, but the backbone gives {channels}"
-            )
-        return pool
-    if pool == "gap" and parts.vanilla is not None:
-        if reduction or options["channel_dropout"]:
-            extra = "reduction" if reduction else "channel_dropout"
-            raise ValueError(f"the original pooling of this network has no {extra}; leave it out")
-        return parts.vanilla
-    return _pool_by_name(pool, channels, reduction, default, options)
-
-
-def _pool_by_name(
-    pool: str | Method,
-    channels: int,
-    reduction: int | None,
-    default: int | None,
-    options: Mapping[str, Any],
-) -> nn.Module:
-    if reduction is None and pool != "gap" and default is not None and channels > default:
+    reduction = branch.reduction
+    if reduction is None and branch.pool != "gap" and default is not None and channels > default:
         reduction = default
-    return make_pool(channels, pool, reduction or None, **options)
+    if branch.stage and branch.pool == "gap":  # beside others, which have channels to drop
+        options = {**options, "channel_dropout": None}
+    return make_pool(channels, branch.pool, reduction or None, scaling=branch.scaling, **options)
 
 
 def _parts(

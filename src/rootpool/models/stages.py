@@ -55,7 +55,8 @@ class Stages(nn.Module):
         named, traced, prefix = network, network, ""
         if isinstance(network, Backbone):
             self.layout = network.layout
-            named, traced, prefix = network.body, WithoutLayout(network), "body."
+            named, traced, prefix = network.body, WithoutLayout(network), network.prefix
+        self.prefix = f"network.{prefix}"
         self.stages = _checked(stages, named)
         needed = dict.fromkeys(LAST if stage == AVERAGE else stage for stage in self.stages)
         modules = {stage: stage if stage == LAST else prefix + stage for stage in needed}

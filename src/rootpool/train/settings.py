@@ -68,8 +68,7 @@ class ModelSettings:
         mirrored: whether the mean of the logits of an image and of its mirror image decides, in evaluation.
         weights: a checkpoint to start from, or the folder of a run; its classifier is left out when its
             number of classes differs.
-        freeze: ``backbone``, or the number of its stages that are frozen (the stem is the first), or the
-            name of the last frozen module, such as ``layer3.0``.
+        freeze: ``backbone``, or the name of its last module that is frozen, such as ``layer3.0``.
         frozen_norms: whether batch norms of the backbone keep their statistics, also in stages that learn;
             their scales and shifts learn there.
         channels_last: whether convolutions have their channels last in memory: the same results but for
@@ -107,7 +106,7 @@ class ModelSettings:
     compute_dtype: Literal["float32", "float64"] | None = None
     mirrored: bool = False
     weights: str | None = None
-    freeze: int | str | None = None
+    freeze: str | None = None
     frozen_norms: bool = False
     channels_last: bool = False
     unfreeze_epoch: int | None = None

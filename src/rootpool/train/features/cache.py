@@ -6,9 +6,7 @@ image, so the size of a file says how many of its images are done.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,37 +23,34 @@ __all__ = ["CachedFeatures", "FeatureCache"]
 Array = NDArray[np.float16]
 
 
-@dataclass(frozen=True)
 class FeatureCache:
     """The feature maps of many images, as :func:`cache_features` writes them.
 
     Args:
         files: by stage.
 
+    Attributes:
+        arrays: by stage, ``(images, views, C, H, W)``; on disk, read where they are indexed.
+
     Raises:
         ValueError: a file is missing, damaged or not complete; ``cache_features`` completes it.
     """
 
-    files: Mapping[str, Path]
-
-    def __post_init__(self) -> None:
-        len(self)  # opens the files
+    def __init__(self, files: Mapping[str, Path]) -> None:
+        self.files = dict(files)
+        self.arrays = {stage: open_array(path) for stage, path in files.items()}
+        self._first = next(iter(self.arrays.values()))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return FeatureCache, (dict(self.files),)  # another process opens the files itself
-
-    @functools.cached_property
-    def arrays(self) -> dict[str, Array]:
-        """By stage, ``(images, views, C, H, W)``; on disk, read where they are indexed."""
-        return {stage: open_array(path) for stage, path in self.files.items()}
+        return FeatureCache, (self.files,)  # another process opens the files itself
 
     def __len__(self) -> int:
-        return min(len(array) for array in self.arrays.values())
+        return len(self._first)
 
     @property
     def views(self) -> int:
         """How many views of each image there are."""
-        return min(array.shape[1] for array in self.arrays.values())
+        return self._first.shape[1]
 
     @property
     def channels(self) -> dict[str, int]:

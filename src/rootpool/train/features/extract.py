@@ -143,15 +143,8 @@ class GrowingArray:
     def write(self, start: int, images: Array) -> None:
         """Write some images; the error of a full disk names the file and the space."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        # Without emptying it: another process may have written the same, and more.
-        with (
-            named_errors(self.path),
-            open(
-                self.path,
-                "r+b",
-                opener=lambda path, flags: os.open(path, flags | os.O_CREAT, 0o666),
-            ) as file,
-        ):
+        self.path.touch()  # not emptied: another process may have written the same, and more
+        with named_errors(self.path), open(self.path, "r+b") as file:
             if start == 0:
                 file.write(self.header)
             file.seek(len(self.header) + start * self.row)
