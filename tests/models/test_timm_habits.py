@@ -13,7 +13,7 @@ from rootpool.models import (
     pretrained_input,
     save_checkpoint,
 )
-from rootpool.nn import Length
+from rootpool.nn import Branch, Length
 
 TINY = "test_resnet"
 IMAGES = torch.randn(3, 3, 64, 64, generator=torch.Generator().manual_seed(0))
@@ -127,22 +127,27 @@ def test_activations_are_recomputed_on_demand(model):
 
 
 @pytest.mark.parametrize(
-    ("name", "what", "frozen", "learning"),
+    ("name", "last", "frozen", "learning"),
     [
-        (TINY, 2, "layer1.0.conv1.weight", "layer2.0.conv1.weight"),
-        (TINY, "layer3.0", "layer3.0.conv1.weight", "layer4.0.conv1.weight"),
-        ("torchvision/resnet18", 2, "layer1.0.conv1.weight", "layer2.0.conv1.weight"),
-        ("torchvision/mobilenet_v2", 2, "features.1.conv.0.0.weight", "features.2.conv.0.0.weight"),
+        (TINY, "layer1", "layer1.0.conv1.weight", "layer2.0.conv1.weight"),
+        ("torchvision/resnet18", "layer1", "layer1.0.conv1.weight", "layer2.0.conv1.weight"),
+        (
+            "torchvision/mobilenet_v2",
+            "features.1",
+            "features.1.conv.0.0.weight",
+            "features.2.conv.0.0.weight",
+        ),
     ],
 )
-def test_first_stages_are_frozen_with_their_statistics(name, what, frozen, learning):
-    model = create_model(name, num_classes=2, reduction=4)
-    model.freeze(what)
-    names = [name for name, _ in model.backbone.body.named_parameters()]
-    learns = [p.requires_grad for p in model.backbone.body.parameters()]
-    assert learns == sorted(learns)  # first those that do not
-    assert not learns[names.index(frozen)]
-    assert learns[names.index(learning)]
+@pytest.mark.parametrize("branches", [False, True])
+def test_first_modules_are_frozen_with_their_statistics(name, last, frozen, learning, branches):
+    pool = [Branch("last", reduction=4), Branch("average", "gap")] if branches else "exact"
+    model = create_model(name, pool, num_classes=2, reduction=None if branches else 4)
+    model.freeze(last)
+    prefix = model.backbone.prefix
+    body = {key.removeprefix(prefix): p for key, p in model.backbone.named_parameters()}
+    assert not body[frozen].requires_grad
+    assert body[learning].requires_grad
     norms = [m for m in model.backbone.modules() if isinstance(m, nn.BatchNorm2d)]
     before = norms[0].running_mean.clone()
     model.train()(IMAGES).sum().backward()
@@ -156,11 +161,13 @@ def test_first_stages_are_frozen_with_their_statistics(name, what, frozen, learn
 def test_freezing_the_whole_backbone_and_what_cannot_be_frozen():
     model = create_model(TINY, num_classes=2, reduction=4)
     model.freeze()
-    learning = {name.split(".")[0] for name, p in model.named_parameters() if p.requires_grad}
-    assert learning == {"pool", "classifier"}
-    for wrong in ("head", "layer3.7", 99, 0):
-        with pytest.raises(ValueError, match=r"of its 5 stages, or its last module that is frozen"):
-            model.freeze(wrong)
+    assert {name.split(".")[0] for name, p in model.named_parameters() if p.requires_grad} == {
+        "pool",
+        "classifier",
+    }
+    model.unfreeze()
+    with pytest.raises(ValueError, match=r"last module that is frozen, .* got 'head'"):
+        model.freeze("head")
 
 
 def test_names_of_all_libraries_are_suggested():
