@@ -26,7 +26,7 @@ from rootpool.files import remove_parts, write_atomically
 from rootpool.models.folding import fold_norms
 from rootpool.models.stages import Stages
 from rootpool.progress import Display
-from rootpool.train.jobs import stable_key
+from rootpool.train.keys import stable_key
 
 from ..data import decode_image
 from ..sampling import derive_seed
