@@ -7,7 +7,7 @@ import platform
 
 import torch
 
-__all__ = ["machine"]
+__all__ = ["machine", "usable_cores"]
 
 
 def machine(device: str | torch.device = "cpu") -> dict[str, str | int | None]:
@@ -19,14 +19,19 @@ def machine(device: str | torch.device = "cpu") -> dict[str, str | int | None]:
     device = torch.device(device)
     return {
         "device": _device_name(device),
-        "cores": len(os.sched_getaffinity(0))
-        if hasattr(os, "sched_getaffinity")
-        else os.cpu_count(),
+        "cores": usable_cores(),
         "threads": torch.get_num_threads(),
         "torch": str(torch.__version__),
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
     }
+
+
+def usable_cores() -> int:
+    """Cores that this process may use, which can be fewer than the machine has."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _device_name(device: torch.device) -> str:

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
+from rootpool.train.jobs import stable_key, versions
 
 from rootpool.models.files import load_weights_only
 from rootpool.nn import METHODS
 from rootpool.report.records import Record, read_records, write_records
 from rootpool.train import families, merge
-from rootpool.train.jobs import stable_key, versions
 from rootpool.train.run import LAST
 from rootpool.train.study import Trial
 from studies.approximation.filters import VARIANTS, Variant

@@ -15,11 +15,11 @@ from functools import partial
 from pathlib import Path
 
 import torch
+from rootpool.train.jobs import Job, Report, result_file, run_jobs, stable_key, versions
 from torch import Tensor
 
 from rootpool.progress import Display
 from rootpool.report.records import read_json, to_json
-from rootpool.train.jobs import Job, Report, result_file, run_jobs, stable_key, versions
 from studies.birds.birds import FASTER, LAST, LATE, cached_splits
 from studies.birds.head import EVALUATION_BATCH, Branch
 from studies.birds.study import Examples

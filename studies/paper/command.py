@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rootpool.train.jobs import Event
 
 import rootpool
 from rootpool.files import write_atomically
 from rootpool.report import Page
 from rootpool.report.records import read_json, read_records, to_json, write_records
-from rootpool.train.jobs import Event
 
 from .entries import choose
 from .entry import Entry

@@ -1,16 +1,21 @@
-"""Trainings side by side; what `rootpool.train.jobs` promises is tested with it."""
+"""Trainings side by side, and the keys of what is kept."""
 
 import json
+import multiprocessing
+import os
 import shutil
+import signal
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 import rootpool
+from rootpool.machine import usable_cores
 from rootpool.report.records import read_records
 from rootpool.report.runs import read_run
 from rootpool.train import SettingsError, merge, recipe
-from rootpool.train.jobs import NUMERICAL, code_digest, versions
+from rootpool.train.keys import NUMERICAL, code_digest, stable_key, versions
 from rootpool.train.study import Event, Trial, run_trials
 
 EPOCHS, SWITCH = 3, 1
@@ -144,3 +149,65 @@ def test_a_training_that_diverges_has_a_result(tmp_path):
     assert result["classes"] == 18
     run = read_run(folder)
     assert (run.history, run.diverged) == ([], result["diverged"])
+
+
+@pytest.mark.slow
+def test_an_interruption_ends_the_processes_and_the_same_call_continues(tmp_path):
+    def interrupt(event):
+        if event.record is not None:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_trials([trial("exact")], tmp_path, workers=1, on_event=interrupt)
+    assert not multiprocessing.active_children()
+    assert not list(tmp_path.glob("*/result.json"))
+    (folder,) = run_trials([trial("exact")], tmp_path, workers=1)
+    (whole,) = run_trials([trial("exact")], tmp_path / "whole", workers=1)
+    assert curves(folder) == curves(whole)
+
+
+@pytest.mark.slow
+def test_a_dead_process_is_explained(tmp_path):
+    def kill(event):
+        if event.record is not None:
+            (process,) = multiprocessing.active_children()
+            os.kill(process.pid, signal.SIGKILL)
+
+    with pytest.raises(ChildProcessError, match=r"trained 'exact, standalone' was killed: often"):
+        run_trials([trial("exact")], tmp_path, workers=1, on_event=kill)
+
+
+@pytest.mark.slow
+def test_an_error_arrives_with_its_type_and_traceback(tmp_path):
+    missing = trial("exact", data={"root": str(tmp_path / "nowhere")})
+    with pytest.raises(ValueError, match="nowhere") as caught:
+        run_trials([missing], tmp_path / "runs", workers=1)
+    assert "in _train" in str(caught.value.__cause__)
+    with pytest.raises(ValueError, match="workers must be at least 1, got 0"):
+        run_trials([missing], tmp_path / "runs", workers=0)
+
+
+@dataclass(frozen=True)
+class Point:
+    x: float
+
+
+def test_keys_are_of_the_content(tmp_path):
+    content = {"model": {"lr": 0.1, "milestones": [1, 2]}, "point": Point(1.0), "at": tmp_path}
+    turned = {key: content[key] for key in reversed(content)}
+    assert stable_key(content) == stable_key(turned)
+    others = [{**content, "point": Point(2.0)}, {**content, "at": tmp_path / "x"}, {"model": {}}]
+    assert len({stable_key(other) for other in [content, *others]}) == 4
+    with pytest.raises(TypeError, match="plain data, got <object"):
+        stable_key({"what": object()})
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="no affinity mask here")
+def test_a_process_per_core_that_may_be_used():
+    mask = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {min(mask)})
+        assert usable_cores() == 1
+    finally:
+        os.sched_setaffinity(0, mask)
+    assert usable_cores() == len(mask)

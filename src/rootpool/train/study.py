@@ -1,22 +1,32 @@
-"""Many trainings side by side: each in a process of its own, each in a run folder of its own.
+"""Many trainings side by side: each in a process of one thread, each in a run folder of its own.
 
-The first stage of hybrid runs with the same start is trained once and shared: each hybrid run reads it
-from a file, so no tensor of one run is seen by another.
+A trial whose folder holds a result is finished; so the same call, made again after any interruption, trains
+what is left. The first stage of hybrid runs with the same start is trained once and shared: each hybrid run
+reads it from a file, so no tensor of one run is seen by another.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+import multiprocessing
+import os
+import pickle
+import signal
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import lightning.pytorch as pl
+from rootpool.machine import usable_cores
+from rootpool.report.records import read_records
+from rootpool.report.runs import HISTORY
 
 from .config import merge
-from .jobs import Event, Job, Report, result_file, run_jobs, stable_key, versions
+from .keys import stable_key, versions
 from .nonfinite import NonFiniteError
 from .run import LAST, RESULT, fill_cache, prepare
 from .settings import HybridSchedule, as_yaml, resolve
@@ -25,6 +35,8 @@ from .settings import Settings as EffectiveSettings
 __all__ = ["Event", "Trial", "run_trials"]
 
 Settings = Mapping[str, Any]
+
+LOOK_EVERY = 1.0  # seconds between two looks for new epochs
 
 
 @dataclass(frozen=True)
@@ -60,6 +72,15 @@ class Trial:
         return Trial(f"{schedule.start}, first {schedule.switch_epoch} epochs", config, self.tags)
 
 
+@dataclass(frozen=True)
+class Event:
+    """News of a trial: the record of an epoch, or that its result is there."""
+
+    key: str
+    record: Mapping[str, Any] | None = None
+    done: bool = False
+
+
 def run_trials(
     trials: Sequence[Trial],
     folder: str | Path,
@@ -70,10 +91,11 @@ def run_trials(
     """Train what is not finished yet, several at a time; return the run folders in the order of the trials.
 
     :func:`rootpool.report.read_run` reads such a folder. A training whose numbers stop being finite is a
-    result, too: its records end there, and ``diverged`` says in which epoch and step.
+    result, too: its records end there, and ``diverged`` says in which epoch and step. When a training
+    fails, or the call is interrupted, all processes end at once; checkpoints and results stay.
 
     Args:
-        trials: what to run.
+        trials: what to run; started in this order, each first stage before the first run that needs it.
         folder: holds the run folders, each named by the key of its trial.
         workers: runs at a time, with one thread each; None for one per core.
         on_event: called in this process, for every epoch (with its record) and every result.
@@ -82,28 +104,31 @@ def run_trials(
         SettingsError: a configuration cannot be used; nothing has been run then.
         ChildProcessError: the process of a run died.
     """
+    if workers is not None and workers < 1:
+        raise ValueError(f"workers must be at least 1, got {workers}")
     folder = Path(folder).absolute()
-    stages = {trial.key: trial.first_stage for trial in trials}
-    firsts = {first.key: first for first in stages.values() if first is not None}
-    runs = {trial.key: trial for trial in trials}
-    jobs: dict[str, Job] = {}
-    for key, trial in runs.items():
-        first = stages[key]
+    runs: dict[str, _Work] = {}
+    for trial in trials:
+        first = trial.first_stage
         if first is not None:
-            jobs.setdefault(first.key, _job(first, None))
-        jobs.setdefault(key, _job(trial, first))
-    left = [
-        resolve(trial.config)
-        for key, trial in (firsts | runs).items()
-        if not result_file(folder, key, jobs[key]).is_file()
-    ]
-    # Those with most stages first: their features are all that others need.
-    left.sort(key=lambda settings: -len(settings.model.branches or ()))
-    for settings in {_images(settings): settings for settings in left}.values():
-        fill_cache(settings)  # once, on all cores, and not in each of the processes
-    for event in run_jobs(jobs, folder, workers=workers):
+            runs.setdefault(first.key, _Work(first, first.key))
+        key = trial.key
+        runs.setdefault(key, _Work(trial, key, None if first is None else first.key))
+    for key in (key for key in runs if (folder / key / RESULT).is_file()):
+        on_event(Event(key, done=True))
+    left = {key: run for key, run in runs.items() if not (folder / key / RESULT).is_file()}
+    _fill_caches([resolve(run.trial.config) for run in left.values()])
+    for event in _train_all(left, folder, workers or usable_cores()):
         on_event(event)
     return [folder / trial.key for trial in trials]
+
+
+def _fill_caches(settings: Sequence[EffectiveSettings]) -> None:
+    """Compute what runs cache once, on all cores, and not in each of the processes."""
+    # Those with most stages first: their features are all that others need.
+    ordered = sorted(settings, key=lambda each: -len(each.model.branches or ()))
+    for each in {_images(each): each for each in ordered}.values():
+        fill_cache(each)
 
 
 def _images(settings: EffectiveSettings) -> str:
@@ -114,36 +139,92 @@ def _images(settings: EffectiveSettings) -> str:
     return stable_key([network, asdict(settings.data)])
 
 
-def _job(trial: Trial, first: Trial | None) -> Job:
-    start = None if first is None else first.key
-    return Job(
-        trial.label,
-        partial(_train, trial, start),
-        result=RESULT,
-        needs=() if start is None else (start,),
-    )
+# --------------------------------------------------------------------------------------------------
+# Processes
 
 
-def _train(trial: Trial, first: str | None, folder: Path, report: Report) -> None:
+@dataclass(frozen=True)
+class _Work:
+    """A trial, its key, and the key of the first stage that it starts from."""
+
+    trial: Trial
+    key: str
+    first: str | None = None
+
+
+def _train_all(left: dict[str, _Work], folder: Path, workers: int) -> Iterator[Event]:
+    """Train the runs, each after its first stage, and yield what happens."""
+    running: dict[Future[None], _Work] = {}
+    told: dict[str, int] = {}  # epochs that were reported
+    others = set(multiprocessing.active_children())
+    # Spawned: a forked copy of a process with threads, such as torch's, can hang.
+    executor = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _begin)
+    try:
+        while left or running:
+            busy = {run.key for run in running.values()}
+            ready = [key for key, run in left.items() if run.first not in left.keys() | busy]
+            for key in ready[: workers - len(running)]:
+                run = left.pop(key)
+                running[executor.submit(_train, run, folder)] = run
+            done, _ = wait(running, LOOK_EVERY, FIRST_COMPLETED)
+            for run in running.values():
+                for record in _records(folder / run.key)[told.get(run.key, 0) :]:
+                    told[run.key] = told.get(run.key, 0) + 1
+                    yield Event(run.key, record)
+            for future in done:
+                future.result()
+                yield Event(running.pop(future).key, done=True)
+    except BrokenProcessPool:
+        names = " or ".join(repr(run.trial.label) for run in running.values())
+        raise ChildProcessError(
+            f"the process that trained {names} was killed: often the memory was full. Run the same command "
+            "again, with fewer workers if it happens again; what is finished is kept"
+        ) from None
+    finally:
+        # At once, as a power cut would: a run folder only has files that are whole.
+        for process in set(multiprocessing.active_children()) - others:
+            process.kill()
+        executor.shutdown(cancel_futures=True)
+
+
+def _records(folder: Path) -> Sequence[Mapping[str, Any]]:
+    """The epochs of a run so far."""
+    path = folder / HISTORY
+    return read_records(path) if path.is_file() else []
+
+
+def _begin() -> None:
+    """Prepare a process for trainings."""
+    import torch
+
+    torch.set_num_threads(1)  # the other cores have processes of their own
+    threading.Thread(target=_end_with_starter, daemon=True).start()
+    # Ctrl-C in a terminal reaches every process; the one that started this one answers it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Processes that load images start as the system does it: spawned like this one, each of them would
+    # import everything again.
+    multiprocessing.set_start_method(None, force=True)
+
+
+def _end_with_starter() -> None:
+    """End this process when the one that started it is gone, even if that one was killed."""
+    starter = multiprocessing.parent_process()
+    if starter is not None:
+        starter.join()
+        os._exit(1)
+
+
+def _train(run: _Work, folder: Path) -> None:
     """Train one trial to its end, from its own last checkpoint or else from the one of its first stage."""
-    run = prepare(
-        resolve(trial.config),
-        folder,
-        resume=True,
-        progress=False,
-        callbacks=[_Reporter(report)],
-    )
-    beginning = None if first is None else folder.parent / first / LAST
-    with contextlib.suppress(NonFiniteError):  # a result, which the folder holds
-        run.fit(resume_from=run.last if run.last.is_file() else beginning)
-
-
-class _Reporter(pl.Callback):
-    """Reports the metrics of every epoch."""
-
-    def __init__(self, report: Report) -> None:
-        self.report = report
-
-    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        metrics = {name: float(v) for name, v in trainer.callback_metrics.items() if v.numel() == 1}
-        self.report({"epoch": trainer.current_epoch, **metrics})
+    try:
+        training = prepare(resolve(run.trial.config), folder / run.key, resume=True, progress=False)
+        first = None if run.first is None else folder / run.first / LAST
+        with contextlib.suppress(NonFiniteError):  # a result, which the folder holds
+            training.fit(resume_from=training.last if training.last.is_file() else first)
+    except Exception as error:
+        try:
+            pickle.loads(pickle.dumps(error))
+        except Exception:  # its class cannot be made again from its own arguments
+            text = "".join(traceback.format_exception(error))
+            raise RuntimeError(f"{type(error).__name__}: {error}\n{text}") from None
+        raise

@@ -5,11 +5,11 @@ import json
 
 import pytest
 import yaml
+from rootpool.train.jobs import Event, result_file
 
 from images import make_image_tree
 from rootpool.files import write_atomically
 from rootpool.train import merge, recipe
-from rootpool.train.jobs import Event, result_file
 from studies.__main__ import main
 from studies.paper import command, plan
 from studies.paper.command import paper

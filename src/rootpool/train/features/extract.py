@@ -31,7 +31,7 @@ from rootpool.files import named_errors
 from rootpool.models.folding import fold_norms
 from rootpool.models.stages import AVERAGE, LAST, Stages
 from rootpool.progress import Display
-from rootpool.train.jobs import stable_key
+from rootpool.train.keys import stable_key
 
 from ..data import decode_image
 from ..sampling import derive_seed

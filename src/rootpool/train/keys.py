@@ -1,0 +1,70 @@
+"""Keys of what is kept: a hash of everything that a result depends on."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import json
+import os
+from dataclasses import asdict, is_dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+__all__ = ["stable_key", "versions"]
+
+
+def stable_key(content: Any) -> str:
+    """A short hash of plain data: numbers, texts, lists, dictionaries, paths and dataclasses.
+
+    Two equal inputs have the same key in every process, and in any order of their dictionaries.
+
+    >>> stable_key({"lr": 0.1, "seed": 0}) == stable_key({"seed": 0, "lr": 0.1})
+    True
+    """
+    text = json.dumps(content, sort_keys=True, default=_plain)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return {"type": type(value).__name__, **asdict(value)}
+    raise TypeError(
+        f"a key is made from plain data, got {value!r}; use numbers, texts, lists and dictionaries"
+    )
+
+
+def versions() -> dict[str, str]:
+    """What numbers depend on besides the settings, to be part of a key: torch and the library's code."""
+    return {"torch": version("torch"), "code": code_digest()}
+
+
+# The parts of the library that decide numbers; a page or a command changes none.
+NUMERICAL = ("linalg", "nn", "models", "train")
+
+
+@functools.cache
+def code_digest(root: Path = Path(__file__).parents[1]) -> str:
+    """A hash of the library's code in ``root`` without comments and docstrings, which change no number."""
+    digest = hashlib.sha256()
+    for part in NUMERICAL:
+        for file in sorted((root / part).rglob("*.py")):
+            tree = ast.parse(file.read_text(encoding="utf-8"))
+            for node in ast.walk(tree):
+                body = getattr(node, "body", None)
+                if isinstance(body, list):
+                    node.body = [line for line in body if not _is_text(line)]  # type: ignore[attr-defined]
+            digest.update(f"{file.relative_to(root).as_posix()} {ast.dump(tree)}".encode())
+    return digest.hexdigest()[:16]
+
+
+def _is_text(line: ast.AST) -> bool:
+    """Whether a statement is a docstring."""
+    return (
+        isinstance(line, ast.Expr)
+        and isinstance(line.value, ast.Constant)
+        and isinstance(line.value.value, str)
+    )
