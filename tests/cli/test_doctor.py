@@ -14,7 +14,7 @@ from rootpool.linalg import RULES, GradientRule
 
 EXTRAS = [
     *("PIL", "lightning", "matplotlib", "rich", "safetensors", "scipy"),
-    *("skimage", "sklearn", "timm", "torchmetrics", "torchvision", "yaml"),
+    *("timm", "torchmetrics", "torchvision", "yaml"),
 ]
 
 

@@ -91,6 +91,7 @@ def _evaluate_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         help="write classes.csv, confusion.csv and confusion.png there",
     )
+    add("--on-bad-image", choices=["raise", "skip"], help="default: as the run was trained")
     add(
         "--mirrored",
         action="store_true",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import csv
+import io
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
+from rootpool.files import write_atomically
 from rootpool.train import SettingsError
 
 if TYPE_CHECKING:
@@ -20,7 +22,11 @@ WORST = 10  # classes in the table on the screen
 
 
 def evaluate(
-    checkpoint: str, data: str | None, output: str | None = None, mirrored: bool = False
+    checkpoint: str,
+    data: str | None,
+    output: str | None = None,
+    mirrored: bool = False,
+    on_bad_image: str | None = None,
 ) -> int:
     """Print the errors of a checkpoint, and those of its worst classes."""
     _check_exists(checkpoint)
@@ -35,9 +41,16 @@ def evaluate(
 
     from rootpool.train.evaluation import load_run, measure
     from rootpool.train.evaluation_page import evaluation_page
+    from rootpool.train.trainer import quiet_lightning
 
     run = load_run(checkpoint)
-    found = measure(run, data, mirrored=mirrored, enable_progress_bar=sys.stdout.isatty())
+    found = measure(
+        run,
+        data,
+        mirrored=mirrored,
+        on_bad_image=on_bad_image,
+        enable_progress_bar=sys.stdout.isatty(),
+    )
     metrics, console = found.metrics, Console()
     columns = {
         "samples": str(metrics["samples"]),
@@ -62,8 +75,11 @@ def evaluate(
         classes.add_row(name, str(row["images"]), f"{row['error']:.1f} %", other)
     console.print(classes)
     if output is not None:
-        _write_evaluation(found, Path(output))
-        page = evaluation_page(run, found, data).write(Path(output) / "index.html")
+        with quiet_lightning():  # also about fonts that lack the names of classes
+            _write_evaluation(found, Path(output))
+            page = evaluation_page(run, found, data, on_bad_image).write(
+                Path(output) / "index.html"
+            )
         print(f"Look at {page.resolve().as_uri()}")
     return 0
 
@@ -74,12 +90,13 @@ def _write_evaluation(found: Evaluation, folder: Path) -> None:
 
     folder.mkdir(parents=True, exist_ok=True)
     write_records(found.by_class(), folder / "classes.csv")
-    with open(folder / "confusion.csv", "w", newline="", encoding="utf-8") as file:
-        rows = zip(found.classes, found.confusion, strict=True)
-        csv.writer(file).writerows(
-            [["true class", *found.classes], *([name, *counts] for name, counts in rows)]
-        )
-    confusion_matrix(found.confusion, found.classes).savefig(folder / "confusion.png", dpi=120)
+    rows = zip(found.classes, found.confusion, strict=True)
+    _write_csv(
+        folder / "confusion.csv",
+        [["true class", *found.classes], *([name, *counts] for name, counts in rows)],
+    )
+    figure = confusion_matrix(found.confusion, found.classes)
+    write_atomically(folder / "confusion.png", lambda file: figure.savefig(file, dpi=120))
     print(f"{folder}: classes.csv, confusion.csv, confusion.png")
 
 
@@ -124,19 +141,32 @@ def _print(found: Iterable[tuple[Any, Any]]) -> None:
 def _write(found: Iterable[tuple[Any, Any]], count: int, path: str) -> None:
     """One line per image: file, then class and probability of each guess, the most probable first."""
     done = bad = 0
-    with open(path, "w", newline="", encoding="utf-8", errors="surrogateescape") as file:
-        writer = csv.writer(file)
+
+    def rows() -> Iterator[list[Any]]:
+        nonlocal done, bad
         guesses = range(1, count + 1)
-        writer.writerow(["image", *(f"{what}_{k}" for k in guesses for what in ("class", "share"))])
+        yield ["image", *(f"{what}_{k}" for k in guesses for what in ("class", "share"))]
         for image, classes in found:
             if isinstance(classes, Exception):
                 print(f"rootpool: left out: {classes}", file=sys.stderr)
                 bad += 1
                 continue
-            cells = [cell for name, share in classes for cell in (name, f"{share:.6f}")]
-            writer.writerow([str(image), *cells])
+            yield [str(image), *(x for name, share in classes for x in (name, f"{share:.6f}"))]
             done += 1
+
+    _write_csv(Path(path), rows())
     print(f"{path}: {done} images" + (f", {bad} left out" if bad else ""))
+
+
+def _write_csv(path: Path, rows: Iterable[Sequence[Any]]) -> None:
+    """A file that is there only when it is whole."""
+
+    def write(file: BinaryIO) -> None:
+        text = io.TextIOWrapper(file, "utf-8", errors="surrogateescape", newline="")
+        csv.writer(text).writerows(rows)
+        text.detach()  # flushed, and left open
+
+    write_atomically(path, write)
 
 
 def export(checkpoint: str, output: str | None) -> int:

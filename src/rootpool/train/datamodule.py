@@ -24,7 +24,7 @@ from .data import (
     TRANSFORMS,
     ImageSplits,
     LabelledImages,
-    Look,
+    Preprocessing,
     SomeImages,
     Transform,
     hold_out,
@@ -99,7 +99,7 @@ class ImageData(pl.LightningDataModule):
         given = {key: value for key, value in self.hparams.items() if value is not None}
         sizes = {key: given[key] for key in ("resize", "crop") if key in given}
         looks = ("mean", "std", "interpolation", "augment")
-        look = Look(**{key: given[key] for key in looks if key in given})
+        look = Preprocessing(**{key: given[key] for key in looks if key in given})
         return TRANSFORMS[given["transform"]](**sizes, look=look)
 
     def keep_features(self, frozen: nn.Module, *, progress: bool = True) -> None:
@@ -157,7 +157,11 @@ class ImageData(pl.LightningDataModule):
     def train_dataloader(self) -> ResumableLoader:
         dataset = (self._kept or self.splits).train
         batches = EpochBatches(
-            len(dataset), self.hparams["batch_size"], self.hparams["seed"], **self._place()
+            len(dataset),
+            self.hparams["batch_size"],
+            self.hparams["seed"],
+            **self._place(),
+            repeat=bool(self.trainer and self.trainer.overfit_batches),  # type: ignore[attr-defined]
         )
         return ResumableLoader(dataset, batches, **self._options())
 
