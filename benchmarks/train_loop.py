@@ -47,7 +47,6 @@ from torchvision.datasets import ImageFolder
 from rootpool.models import create_model
 from rootpool.train import prepare, resolve
 from rootpool.train.data import resized_crop_transforms
-from rootpool.train.memory import freed_memory_kept
 
 PARTS = ("data", "forward", "backward", "step", "rest")
 OURS = "rootpool train"
@@ -136,11 +135,6 @@ def plain(task: Task, data: Path, workers: int, turns: Turns) -> None:
     model = network(task)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4)
     loop(model, loader, optimizer, task, turns)
-
-
-def plain_keeping_memory(task: Task, data: Path, workers: int, turns: Turns) -> None:
-    with freed_memory_kept():
-        plain(task, data, workers, turns)
 
 
 def timm_loop(task: Task, data: Path, workers: int, turns: Turns) -> None:
@@ -247,7 +241,6 @@ CONTESTANTS: dict[str, Callable[[Task, Path, int, Turns], None]] = {
     OURS: rootpool_train,
     "timm's pieces": timm_loop,
     "plain loop": plain,
-    "plain loop, memory kept": plain_keeping_memory,
 }
 
 
@@ -321,9 +314,7 @@ def main() -> None:
         "as a share of that of the faster of timm's pieces and the plain loop; the other columns say where "
         "the time goes. timm's training script is not in its package: *timm's pieces* are its data set, "
         "loader, optimizer, schedule and meter in "
-        "the order of the script. On a CPU, `rootpool train` keeps freed memory within the process, which "
-        "others do not do by themselves: the last row is the plain loop with that. Validation and "
-        "checkpoints are not counted.\n"
+        "the order of the script. Validation and checkpoints are not counted.\n"
     )
     print(table(["workers", "loop", "images/s", "against", *PARTS], rows))
 

@@ -13,24 +13,17 @@ from torch import Tensor
 from torchvision.transforms.v2 import functional as F
 from torchvision.utils import make_grid
 
-from rootpool.train.data import PHOTOGRAPHS
-from rootpool.train.data.patches import draw_patches
+from rootpool.train.data import PHOTOGRAPHS, patches
 
 DOCS = Path(__file__).parents[1] / "docs" / "appendix"
 PAGE = DOCS / "photo-patches.md"
+README = Path(patches.__file__).parent / "photographs" / "README.md"
 
 
 def sources() -> str:
-    """One row per photograph."""
-    lines = ["| class | shows | from | by | licence |", "|---|---|---|---|---|"]
-    for photo in PHOTOGRAPHS:
-        cells = (photo.name, photo.shows, photo.package, photo.credit, photo.licence)
-        lines.append("| " + " | ".join(_linked(cell) for cell in cells) + " |")
-    return "\n".join(lines) + "\n"
-
-
-def _linked(text: str) -> str:
-    return re.sub(r"(https?://[^\s;,)]+)", r"<\1>", text)
+    """The table of authors and licences, which is kept beside the photographs."""
+    lines = README.read_text(encoding="utf-8").splitlines(keepends=True)
+    return "".join(line for line in lines if line.startswith("|"))
 
 
 def with_sources(text: str) -> str:
@@ -51,10 +44,10 @@ def contact_sheet(path: Path, seed: int = 0) -> None:
         path: where the picture goes; its suffix says in which format.
         seed: as for :func:`photo_patches`.
     """
-    train, val = draw_patches(seed)
+    train, val = patches.draw_patches(seed)
     cards = [
-        _card(photo.name, upper[:SHOWN], lower[:SHOWN])
-        for photo, upper, lower in zip(PHOTOGRAPHS, train, val, strict=True)
+        _card(name, upper[:SHOWN], lower[:SHOWN])
+        for name, upper, lower in zip(PHOTOGRAPHS, train, val, strict=True)
     ]
     width, height = cards[0].width + 2 * GAP, cards[0].height + 2 * GAP
     top = TEXT + 3 * GAP

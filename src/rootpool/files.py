@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,7 +29,7 @@ def write_atomically(path: str | Path, content: str | bytes | Callable[[BinaryIO
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")  # of this call alone
     with named_errors(path, part):
         try:
             with open(part, "wb") as file:
@@ -41,9 +42,20 @@ def write_atomically(path: str | Path, content: str | bytes | Callable[[BinaryIO
                 file.flush()
                 os.fsync(file.fileno())
             part.replace(path)
+            _sync_folder(path.parent)
         finally:
             part.unlink(missing_ok=True)
     return path
+
+
+def _sync_folder(folder: Path) -> None:
+    """Let the new name be on the disk, too; where a folder can be opened at all."""
+    if hasattr(os, "O_DIRECTORY"):
+        descriptor = os.open(folder, os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from rootpool.cli import doctor, main, selfcheck
 
 EXTRAS = [
     *("PIL", "lightning", "matplotlib", "rich", "safetensors", "scipy"),
-    *("skimage", "sklearn", "timm", "torchmetrics", "torchvision", "yaml"),
+    *("timm", "torchmetrics", "torchvision", "yaml"),
 ]
 
 

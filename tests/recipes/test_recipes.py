@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from rootpool.nn import METHODS
+from rootpool.nn import METHODS, method_names
 from rootpool.train import (
     SettingsError,
     apply_overrides,
@@ -14,6 +14,7 @@ from rootpool.train import (
     recipe,
     resolve,
 )
+from rootpool.train.recipe import PUBLISHED
 
 
 @pytest.mark.parametrize("family", families())
@@ -71,6 +72,21 @@ def test_fine_grained_settings_of_the_appendix(family):
     assert config["trainer"]["max_epochs"] == 50
 
 
+PAPER = ("alexnet-imagenet", "resnet50-imagenet", "resnet101-imagenet", "birds", "dogs", "cars")
+
+
+@pytest.mark.parametrize("family", families())
+def test_the_families_of_the_paper_train_its_own_form(family):
+    assert {f"{method}-published" for method in PUBLISHED} == set(method_names("published"))
+    made = recipe(family, "svd-pade")
+    published = family in PAPER
+    assert made.method == made.config["model"]["method"] == "svd-pade" + "-published" * published
+    assert made.name == f"{family}-svd-pade"
+    assert ("published" in made.about) == published
+    assert recipe(family, "isqrt-cov").method == "isqrt-cov"
+    assert families()[family].time  # and hardware
+
+
 def test_fine_tuning_starts_from_the_best_training_of_the_method():
     assert recipe("birds", "exact").needs["--weights"].endswith("--method exact --hybrid")
     assert recipe("birds", "gap").needs["--weights"].endswith("resnet50-imagenet --method gap")
@@ -119,6 +135,8 @@ def test_an_own_recipe_on_top_of_ours(tmp_path):
     assert other.name == "mine-exact-hybrid"
     assert other.config == merge(ours.config, {"model": {"lr": 0.02}})
     file.write_text("model: {lr: 0.02}\n")
+    assert "--data" in load_recipe(str(file)).needs  # and not the embedded photographs
+    assert not mine.needs
     with pytest.raises(SettingsError, match=r"mine\.yaml has no hybrid schedule; give one"):
         load_recipe(str(file), hybrid=True)
 

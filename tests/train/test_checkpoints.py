@@ -112,7 +112,7 @@ def test_code_in_a_checkpoint_is_not_executed_by_any_command(output, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_checkpoint_cannot_have_files_removed(output, tmp_path, capsys):
+def test_a_checkpoint_cannot_have_files_removed(output, tmp_path):
     """Lightning would remove the folder: it asks only that the path begins with its own."""
     precious = tmp_path / "precious"
     precious.mkdir()
@@ -126,9 +126,8 @@ def test_a_checkpoint_cannot_have_files_removed(output, tmp_path, capsys):
             callback |= {"kth_best_model_path": path, "best_model_path": path, "kth_value": worst}
             callback |= {"best_k_models": {path: worst}, "best_model_score": worst}
     torch.save(state, output / "last.ckpt")
-    assert main(train("--output=run", "--resume", epochs=2)) == 1
+    assert main(train("--output=run", "--resume", epochs=2)) == 0
     assert (precious / "photographs").exists()
-    assert "the checkpoint asks to remove" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -9,9 +9,10 @@ import matrices
 import oracles
 from rootpool.models import create_model
 from rootpool.nn import CovariancePool
-from rootpool.train import OrthogonalGradient, SettingsError, load_recipe, prepare, resolve
+from rootpool.train import OrthogonalGradient, SettingsError, merge, resolve
 from rootpool.train.conditioning import layer_before, optimal_rate
-from rootpool.train.quiet import quiet_lightning
+from rootpool.train.trainer import quiet_lightning
+from small_runs import NUMBERED, run
 
 
 class Small(pl.LightningModule):
@@ -87,10 +88,11 @@ def test_which_layer():
     plain = create_model("patchnet", "exact", 3)
     convolutions = [m for m in plain.backbone.modules() if isinstance(m, nn.Conv2d)]
     assert layer_before(plain) is convolutions[-1]
-    with pytest.raises(SettingsError, match="has no CovariancePool; leave it out"):
-        layer_before(create_model("patchnet", "gap", 3))
-    with pytest.raises(SettingsError, match=r"no convolution before .*layer=\.\.\."):
-        layer_before(CovariancePool(3))
+    for model in (create_model("patchnet", "gap", 3), CovariancePool(3)):
+        with pytest.raises(
+            SettingsError, match=r"this model has none; leave it out, .*layer=\.\.\."
+        ):
+            layer_before(model)
 
 
 def test_bad_settings():
@@ -102,10 +104,8 @@ def test_bad_settings():
 
 @pytest.mark.slow
 def test_one_key_of_a_recipe(tmp_path):
-    config = load_recipe("patches").config | {"conditioning": "nog+olr"}
-    config["trainer"] = {**config["trainer"], "max_steps": 2, "limit_val_batches": 1}
-    run = prepare(resolve(config), tmp_path, progress=False)
-    (callback,) = [c for c in run.trainer.callbacks if isinstance(c, OrthogonalGradient)]
+    config = merge(NUMBERED, {"model": {"method": "exact"}, "conditioning": "nog+olr"})
+    done = run(tmp_path, config=merge(config, {"trainer": {"max_epochs": 1}}))
+    (callback,) = [c for c in done.trainer.callbacks if isinstance(c, OrthogonalGradient)]
     assert callback.conditioning == "nog+olr"
-    run.fit()
-    assert callback.layer is layer_before(run.module)
+    assert callback.layer is layer_before(done.module)

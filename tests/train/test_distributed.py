@@ -17,6 +17,7 @@ COMMON = [
     "patches",
     "model.backbone_options={norm: false}",  # batch norm sees half a batch in each process
     "model.lr=0.01",
+    "model.milestones=null",
     f"data.batch_size={BATCH}",
     "trainer.max_epochs=2",
     f"trainer.limit_train_batches={STEPS}",

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from rootpool.train import ModelSettings, SettingsError, merge
+from rootpool.train import ModelSettings, SettingsError, build, merge, resolve
 from rootpool.train.module import PooledTraining
 from rootpool.train.optimisation import (
     SCHEDULES,
@@ -15,7 +15,7 @@ from rootpool.train.optimisation import (
     make_schedule,
     optimizer_names,
 )
-from small_runs import BATCHES, CONFIG, EPOCHS, assert_same_state, final, run, stopped_run
+from small_runs import NUMBERED, Seen, run
 
 
 def optimizer(name, **options):
@@ -49,6 +49,7 @@ def test_optimizers_that_cannot_be_made_are_explained():
     with pytest.raises(SettingsError, match=r"the optimizer adamw does not take .*'nesterov'"):
         optimizer("adamw", nesterov=True)
     assert "lbfgs" not in optimizer_names()
+    assert type(optimizer("AdamW")) is torch.optim.AdamW  # as torch writes it
 
 
 def rates(name, *, epochs=4, steps=5, **options) -> list[float]:
@@ -119,8 +120,13 @@ def test_label_smoothing_is_of_the_training_loss_alone():
         ({"num_classes": 1}, "a classifier needs two classes or more, got 1"),
         ({"label_smoothing": 2.0}, "model.label_smoothing must be from 0 to 1, got 2"),
         ({"min_share": 1.5}, "model.min_share must be from 0 to 1, got 1.5"),
-        ({"warmup_epochs": -1.0}, "model.warmup_epochs must not be negative, got -1"),
-        ({"mixup": -0.2}, "model.mixup must not be negative, got -0.2"),
+        ({"warmup_epochs": -1.0}, "model.warmup_epochs must be 0 or more, got -1"),
+        ({"mixup": -0.2}, "model.mixup must be 0 or more, got -0.2"),
+        ({"backbone_lr": -0.05}, "model.backbone_lr must be 0 or more, got -0.05"),
+        ({"pool_lr": -5.0}, "model.pool_lr must be 0 or more, got -5"),
+        ({"lr": math.nan}, "model.lr must be 0 or more, got nan"),
+        ({"lr": math.inf}, "model.lr must be 0 or more, got inf"),
+        ({"milestones": [-3]}, r"model.milestones must be epochs from 1 on, got \[-3\]"),
         ({"length": 0.0}, "model.length must be positive, got 0"),
         (
             {"backbone_options": {"drop_rate": 0.5}},
@@ -134,6 +140,10 @@ def test_label_smoothing_is_of_the_training_loss_alone():
             {"backbone": "test_resnet", "backbone_options": {"depth": 3}},
             "{'depth': 3} do not suit test_resnet: .*unexpected keyword argument 'depth'",
         ),
+        (
+            {"backbone": "test_resnet", "backbone_options": {"weights": "packaged"}},
+            "test_resnet are in no package.* or model.backbone_options=null, and its own model.freeze",
+        ),
     ],
 )
 def test_settings_that_contradict_each_other(options, message):
@@ -143,81 +153,55 @@ def test_settings_that_contradict_each_other(options, message):
         PooledTraining(ModelSettings(**network), num_classes=classes)
 
 
-EVERYTHING = {
-    "model": {
-        "optimizer": "adamw",
-        "lr": 0.003,
-        "milestones": None,
-        "schedule": "cosine",
-        "warmup_epochs": 0.5,
-        "decay_norms": False,
-        "label_smoothing": 0.1,
-        "mixup": 0.2,
-        "cutmix": 1.0,
-        "drop_rate": 0.2,
-        "freeze": "backbone",
-        "unfreeze_epoch": 1,
-    },
-    "trainer": {"gradient_clip_val": 1.0, "accumulate_grad_batches": 2},
-    "ema": 0.9,
-    "patience": 3,
-}
+def rates_of(folder, **parts) -> list[float]:
+    """The learning rates of a training, of the first batch of each epoch and of the last batch of all."""
+    seen = Seen()
+    run(folder, config=merge(NUMBERED, parts), callbacks=[seen])
+    per_epoch = [rate for (_, batch), rate in seen.rates.items() if batch == 0]
+    return [*per_epoch, list(seen.rates.values())[-1]]
+
+
+@pytest.mark.slow
+def test_a_limit_of_steps_shortens_the_schedule_and_not_its_warm_up(tmp_path):
+    """Six steps are an epoch, whether steps or epochs end the training."""
+    trainer = {"max_epochs": 10, "max_steps": 18}
+    steps = {"lr": 1.0, "milestones": [2], "warmup_epochs": 1.0}
+    found = rates_of(tmp_path / "steps", model=steps, trainer=trainer)
+    assert found == pytest.approx([0.01, 1.0, 0.1, 0.1])
+    cosine = {"lr": 1.0, "schedule": "cosine", "warmup_epochs": 1.0}
+    expected = [0.01, 1.0, 0.5, (1 + math.cos(math.pi * 11 / 12)) / 2]
+    for name, limits in (("both", trainer), ("steps alone", {"max_epochs": None, "max_steps": 18})):
+        assert rates_of(tmp_path / name, model=cosine, trainer=limits) == pytest.approx(expected)
+    with pytest.raises(SettingsError, match="must know how long the training is; give"):
+        rates_of(
+            tmp_path / "x", model=cosine, trainer={"max_epochs": -1, "max_time": "00:00:01:00"}
+        )
+
+
+@pytest.mark.slow
+def test_overfitting_repeats_its_batches(tmp_path):
+    seen = Seen()
+    run(tmp_path, config=merge(NUMBERED, {"trainer": {"overfit_batches": 2}}), callbacks=[seen])
+    assert len(seen.samples) == 6
+    for (_, batch), samples in seen.samples.items():
+        assert samples == seen.samples[0, batch]
 
 
 @pytest.mark.slow
 def test_a_warm_up_that_never_ends_is_said(tmp_path):
-    model = {"milestones": None, "schedule": "cosine", "warmup_epochs": 1.0}
-    trainer = {"max_epochs": 1, "limit_train_batches": 1}
-    config = merge(CONFIG, {"hybrid": None, "model": model, "trainer": trainer})
-    with pytest.warns(
-        UserWarning, match=r"ends with its warm-up \(model.warmup_epochs=1, trainer.max_"
-    ):
-        run(tmp_path, config=config)
-
-
-@pytest.mark.slow
-def test_a_run_with_everything_is_resumed_to_the_bit(tmp_path):
-    """Within an epoch, between two batches of one step, after the switch and after the thaw."""
-    config = merge(CONFIG, EVERYTHING)
-    whole = run(tmp_path / "whole", config=config)
-    assert whole.trainer.global_step == EPOCHS * math.ceil(BATCHES / 2)
-    stopped_run(tmp_path / "stopped", 2, config=config)
-    stopped_run(tmp_path / "stopped", 8, config=config, resume=True)
-    run(tmp_path / "stopped", config=config, resume=True)
-    expected = final(tmp_path / "whole")
-    assert_same_state(final(tmp_path / "stopped"), expected)
-    for key, value in expected["current_model_state"].items():
-        assert torch.equal(final(tmp_path / "stopped")["current_model_state"][key], value), key
-    assert [row["pooling"] for row in expected["history"]] == 2 * ["isqrt-cov"] + 2 * ["svd-pade"]
+    model = {"schedule": "cosine", "warmup_epochs": 1.0}
+    with pytest.warns(UserWarning, match=r"ends with its warm-up \(model.warmup_epochs=1, and it"):
+        rates_of(tmp_path, model=model, trainer={"max_epochs": 1})
 
 
 @pytest.mark.slow
 def test_frozen_parts_learn_from_their_epoch_on(tmp_path):
-    name = "model.backbone.body.0.weight"
-    weights = []
+    frozen = {"model": {"freeze": "backbone", "unfreeze_epoch": 1}}
+    name, weights = "model.backbone.body.0.weight", []
     for epochs in (1, 2):
-        config = merge(
-            CONFIG,
-            {
-                "hybrid": None,
-                "model": {"milestones": None, "freeze": "backbone", "unfreeze_epoch": 1},
-                "trainer": {"max_epochs": epochs, "limit_train_batches": 2},
-            },
-        )
-        done = run(tmp_path / str(epochs), config=config)
-        weights.append(done.module.state_dict()[name])
-    fresh = PooledTraining.from_options(done.module.hparams)
-    assert fresh.model.backbone.body[0].weight.requires_grad is False
-    assert not torch.equal(weights[0], weights[1])
-    from rootpool.train import build, resolve
-
+        config = merge(NUMBERED, frozen, {"trainer": {"max_epochs": epochs}})
+        weights.append(run(tmp_path / str(epochs), config=config).module.state_dict()[name])
     untouched, _ = build(resolve(config))
+    assert untouched.model.backbone.body[0].weight.requires_grad is False
     assert torch.equal(untouched.state_dict()[name], weights[0])
-
-
-@pytest.mark.slow
-def test_a_training_that_gets_no_better_ends_early(tmp_path):
-    still = {"lr": 0.0, "milestones": None, "freeze": "backbone"}
-    config = merge(CONFIG, {"hybrid": None, "model": still, "patience": 1})
-    done = run(tmp_path, config=config)
-    assert [record["epoch"] for record in done.module.history] == [0, 1]
+    assert not torch.equal(weights[0], weights[1])

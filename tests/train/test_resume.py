@@ -1,66 +1,173 @@
-"""Runs that are stopped anywhere and taken up again end with the weights of runs that were not."""
+"""Runs that are stopped anywhere and taken up again end with the bits of runs that were not."""
+
+import functools
+import json
+import tempfile
+from pathlib import Path
 
 import pytest
 import torch
+import yaml
 
 from rootpool.report.records import read_records
-from rootpool.train.run import prepare
-from rootpool.train.settings import resolve
-from small_runs import BATCHES, CONFIG, EPOCHS, assert_same_state, final, run, stopped_run
+from rootpool.train import SettingsError, merge, prepare, resolve
+from small_runs import (
+    BATCHES,
+    CONFIG,
+    EPOCHS,
+    NUMBERED,
+    Seen,
+    StopAt,
+    StoppedError,
+    assert_same_state,
+    final,
+    run,
+    stopped_run,
+)
 
 pytestmark = pytest.mark.slow
 
+EVERYTHING = {
+    "model": {
+        "method": "svd-pade",
+        "optimizer": "adamw",
+        "lr": 0.003,
+        "schedule": "cosine",
+        "warmup_epochs": 0.5,
+        "decay_norms": False,
+        "label_smoothing": 0.1,
+        "mixup": 0.2,
+        "cutmix": 1.0,
+        "freeze": "backbone",
+        "unfreeze_epoch": 1,
+    },
+    "trainer": {"gradient_clip_val": 1.0, "accumulate_grad_batches": 2},
+    "hybrid": {"switch_epoch": 1},
+    "ema": 0.9,
+    "patience": 3,
+}
+SCHEDULES = {
+    "steps": {"model": {"milestones": [1, 2]}},
+    "steps, warm-up": {"model": {"milestones": [2], "warmup_epochs": 0.5}},
+    "cosine": {"model": {"schedule": "cosine"}},
+    "linear, warm-up": {"model": {"schedule": "linear", "warmup_epochs": 1.0}},
+    "everything": EVERYTHING,
+}
+STOP = (1, 3)  # epoch and batch after which it is stopped
 
-@pytest.fixture(scope="module")
-def uninterrupted(tmp_path_factory) -> dict:
-    folder = tmp_path_factory.mktemp("uninterrupted")
-    run(folder)
-    return final(folder)
+
+def config_of(schedule, **more):
+    return merge(NUMBERED, SCHEDULES[schedule], more)
 
 
-@pytest.mark.parametrize("step", [1, 7, 10])  # before a checkpoint, within an epoch, at its end
-def test_a_run_stopped_after_any_step_ends_the_same(step, tmp_path, uninterrupted):
-    stopped_run(tmp_path, step)
-    resumed = run(tmp_path, resume=True)
-    assert resumed.trainer.global_step == EPOCHS * BATCHES
-    assert_same_state(final(tmp_path), uninterrupted)
+@functools.cache
+def uninterrupted(schedule) -> tuple[Path, Seen]:
+    folder, seen = Path(tempfile.mkdtemp()), Seen()
+    run(folder, config=config_of(schedule), callbacks=[seen])
+    return folder, seen
 
 
-def test_a_run_stopped_twice_ends_the_same_with_workers(tmp_path, uninterrupted):
+@pytest.mark.parametrize("how", ["killed", "Ctrl-C", "moved"])
+@pytest.mark.parametrize("save_every", [0, 1, 2])
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_a_stopped_run_ends_the_same(schedule, save_every, how, tmp_path):
+    config = config_of(schedule, save_every=save_every)
+    whole, expected = uninterrupted(schedule)
+    per_epoch = len(expected.samples) // 3
+    each = config["trainer"].get("accumulate_grad_batches", 1)
+    step = (STOP[0] * per_epoch + STOP[1] + 1) // each
+    error, folder = KeyboardInterrupt if how == "Ctrl-C" else StoppedError, tmp_path / "run"
+    with pytest.raises((SystemExit, StoppedError)):  # Lightning answers Ctrl-C with an exit
+        run(folder, config=config, callbacks=[StopAt(step, error)])
+    if how == "moved":
+        folder = folder.rename(tmp_path / "elsewhere")
+    begun = final(folder)["global_step"]
+    saved = (step - 1) // save_every * save_every if save_every else 0
+    assert begun == max(saved, STOP[0] * per_epoch // each)
+    seen = Seen()
+    run(folder, config=config, resume=True, callbacks=[seen])
+    order = list(expected.samples)
+    left = order[order.index((STOP[0], 0)) + begun * each - STOP[0] * per_epoch :]
+    assert list(seen.samples) == left
+    assert all(seen.samples[k] == expected.samples[k] for k in left)
+    assert all(seen.rates[k] == expected.rates[k] for k in left)
+    assert_same_state(final(folder), final(whole))
+    best, theirs = (torch.load(f / "best.ckpt", weights_only=True) for f in (folder, whole))
+    assert best["epoch"] == theirs["epoch"]
+    for key, value in theirs["state_dict"].items():
+        assert torch.equal(best["state_dict"][key], value), key
+    assert read_records(folder / "history.csv") == read_records(whole / "history.csv")
+    assert [row["epoch"] for row in read_records(folder / "timing.csv")] == [0, 1, 2]
+
+
+def test_a_run_stopped_twice_ends_the_same_with_workers(tmp_path):
     """And its records are complete."""
-    config = {**CONFIG, "data": {**CONFIG["data"], "workers": 1}}
-    stopped_run(tmp_path, 7, config=config)
-    stopped_run(tmp_path, 13, resume=True, config=config)
-    run(tmp_path, resume=True, config=config)
-    assert_same_state(final(tmp_path), uninterrupted)
-    history = read_records(tmp_path / "history.csv")
+    run(tmp_path / "whole")
+    config = merge(CONFIG, {"data": {"workers": 1}})
+    stopped_run(tmp_path / "cut", 7, config=config)
+    stopped_run(tmp_path / "cut", 13, resume=True, config=config)
+    run(tmp_path / "cut", resume=True, config=config)
+    assert_same_state(final(tmp_path / "cut"), final(tmp_path / "whole"))
+    history = read_records(tmp_path / "cut" / "history.csv")
     assert [row["pooling"] for row in history] == 2 * ["isqrt-cov"] + 2 * ["svd-pade"]
-    steps = [row["step"] for row in read_records(tmp_path / "spectrum.csv")]
+    steps = [row["step"] for row in read_records(tmp_path / "cut" / "spectrum.csv")]
     assert steps == list(range(0, EPOCHS * BATCHES, 3))
 
 
-def test_a_hybrid_run_from_the_checkpoint_of_its_first_stage_equals_the_whole(
-    tmp_path, uninterrupted
-):
+def test_a_hybrid_run_from_the_checkpoint_of_its_first_stage_equals_the_whole(tmp_path):
     """And two such runs do not touch each other: each has read its own tensors."""
-    first = {
-        **{k: v for k, v in CONFIG.items() if k != "hybrid"},
-        "model": {**CONFIG["model"], "method": "isqrt-cov"},
-        "trainer": {**CONFIG["trainer"], "max_epochs": 2},
-    }
-    run(tmp_path / "first", config=first)
+    config = merge(NUMBERED, {"model": {"method": "svd-pade"}, "hybrid": {"switch_epoch": 2}})
+    run(tmp_path / "whole", config=config)
+    start = {"model": {"method": "isqrt-cov"}, "hybrid": None, "trainer": {"max_epochs": 2}}
+    run(tmp_path / "first", config=merge(config, start))
     fork = tmp_path / "first" / "last.ckpt"
     before = fork.read_bytes()
-    other = {**CONFIG, "model": {**CONFIG["model"], "method": "exact"}}
-    prepared = [
-        prepare(resolve(c), tmp_path / n, progress=False) for n, c in (("a", other), ("b", CONFIG))
-    ]
-    for one in prepared:
-        one.fit(resume_from=fork)
-    assert_same_state(final(tmp_path / "b"), uninterrupted)
+    other = merge(config, {"model": {"method": "exact"}})
+    for name, one in (("a", other), ("b", config)):
+        prepare(resolve(one), tmp_path / name, progress=False).fit(resume_from=fork)
+    assert_same_state(final(tmp_path / "b"), final(tmp_path / "whole"))
     assert final(tmp_path / "a")["method"] == "exact"
-    assert not torch.equal(
-        final(tmp_path / "a")["state_dict"]["model.classifier.weight"],
-        uninterrupted["state_dict"]["model.classifier.weight"],
-    )
     assert fork.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("schedule", "parts", "message"),
+    [
+        ("steps", {"model": {"lr": 0.5}}, r"model\.lr was 0\.02 and is 0\.5\. Leave them out"),
+        ("steps", {"seed": 3}, "seed was 0 and is 3"),
+        ("steps", {"trainer": {"gradient_clip_val": 1.0}}, "clip_val was None and is 1.0"),
+        ("steps", {"trainer": {"precision": "bf16-mixed"}}, "precision was None and is bf16"),
+        ("steps", {"trainer": {"limit_train_batches": 2}}, "limit_train_batches was None and is 2"),
+        ("steps", {"trainer": {"max_epochs": 1}}, "cannot be used here: .*max_epochs"),
+        ("cosine", {"trainer": {"max_epochs": 9}}, "max_epochs was 3 and is 9"),
+        ("linear, warm-up", {"trainer": {"max_steps": 20}}, "max_steps was -1 and is 20"),
+    ],
+)
+def test_a_resume_that_is_refused_changes_nothing(schedule, parts, message):
+    folder, _ = uninterrupted(schedule)
+    before = {file: file.read_bytes() for file in folder.iterdir() if file.is_file()}
+    with pytest.raises(SettingsError, match=message):
+        run(folder, config=merge(config_of(schedule), parts), resume=True)
+    assert {file: file.read_bytes() for file in folder.iterdir() if file.is_file()} == before
+
+
+def test_a_longer_training_with_steps_goes_on(tmp_path):
+    config = config_of("steps", data={"workers": 1})
+    run(tmp_path, config=merge(config, {"trainer": {"max_epochs": 1}}))
+    result = json.loads((tmp_path / "result.json").read_text())
+    done = run(tmp_path, config=merge(config, {"trainer": {"max_epochs": 1}}), resume=True)
+    assert json.loads((tmp_path / "result.json").read_text()) == result  # nothing was left to do
+    run(tmp_path, config=config, resume=True)
+    assert_same_state(final(tmp_path), final(uninterrupted("steps")[0]))
+    assert yaml.safe_load((tmp_path / "config.yaml").read_text())["trainer"]["max_epochs"] == 3
+    assert done.trainer.global_step == 6
+
+
+def test_patience_may_change_and_a_training_that_ran_out_of_it_stays_ended(tmp_path):
+    still = {"model": {"lr": 0.0, "freeze": "backbone", "drop_rate": 0.0}, "patience": 1}
+    config = merge(NUMBERED, still, {"trainer": {"max_epochs": 6}})
+    done = run(tmp_path, config=config)
+    assert (len(done.module.history), done.stopped_early) == (2, True)
+    assert len(run(tmp_path, config=config, resume=True).module.history) == 2
+    longer = run(tmp_path, config=merge(config, {"patience": 3}), resume=True)
+    assert (len(longer.module.history), longer.stopped_early) == (4, True)

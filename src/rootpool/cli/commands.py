@@ -75,6 +75,7 @@ def _evaluate_arguments(parser: argparse.ArgumentParser) -> None:
     add("checkpoint", metavar="RUN", help=RUN)
     add("--data", metavar="PATH", help="a data set, or class folders (default: the run's data)")
     add("--output", metavar="FOLDER", help="write a page, tables and the confusion matrix there")
+    add("--on-bad-image", choices=["raise", "skip"], help="default: as the run was trained")
     add("--mirrored", action="store_true", help="decide by each image and its mirror image")
 
 

@@ -20,7 +20,11 @@ WORST = 10  # classes in the table on the screen
 
 
 def evaluate(
-    checkpoint: str, data: str | None, output: str | None = None, mirrored: bool = False
+    checkpoint: str,
+    data: str | None,
+    output: str | None = None,
+    mirrored: bool = False,
+    on_bad_image: str | None = None,
 ) -> int:
     """Print the errors of a checkpoint, and those of its worst classes."""
     _check_exists(checkpoint)
@@ -31,9 +35,16 @@ def evaluate(
 
     from rootpool.train.evaluation import load_run, measure
     from rootpool.train.evaluation_page import evaluation_page
+    from rootpool.train.trainer import quiet_lightning
 
     run = load_run(checkpoint)
-    found = measure(run, data, mirrored=mirrored, enable_progress_bar=sys.stdout.isatty())
+    found = measure(
+        run,
+        data,
+        mirrored=mirrored,
+        on_bad_image=on_bad_image,
+        enable_progress_bar=sys.stdout.isatty(),
+    )
     metrics = found.metrics
     total = {"samples": str(metrics["samples"]), "top-1 error": f"{metrics['val_error']:.2f} %"}
     if len(run.classes) > 5:
@@ -55,8 +66,11 @@ def evaluate(
         ],
     )
     if output is not None:
-        _write_evaluation(found, Path(output))
-        page = evaluation_page(run, found, data).write(Path(output) / "index.html")
+        with quiet_lightning():  # also about fonts that lack the names of classes
+            _write_evaluation(found, Path(output))
+            page = evaluation_page(run, found, data, on_bad_image).write(
+                Path(output) / "index.html"
+            )
         print(f"Look at {page.resolve().as_uri()}")
     return 0
 

@@ -129,7 +129,7 @@ def _report(run: Run) -> None:
 
     history, epochs = run.module.history, run.trainer.max_epochs
     done = len(history)
-    if epochs is not None and 0 < done < epochs and run.settings.patience:
+    if run.stopped_early:
         print(f"stopped early: no lower validation error for {run.settings.patience} epochs")
     if done:
         of = f" of {epochs}" if epochs and epochs > 0 else ""

@@ -10,19 +10,15 @@ from lightning.pytorch.plugins.io import TorchCheckpointIO
 
 from rootpool.files import write_atomically
 from rootpool.models.files import load_weights_only
-from rootpool.train.config import SettingsError
+
+from .config import SettingsError
 
 __all__ = ["AtomicCheckpointIO", "checkpoint_of"]
 
 # What a run needs to continue.
 RESUMED = {
-    "state_dict",
-    "optimizer_states",
-    "lr_schedulers",
-    "loops",
-    "callbacks",
-    "history",
-    "method",
+    *("state_dict", "optimizer_states", "lr_schedulers"),
+    *("loops", "callbacks", "history", "method"),
 }
 
 
@@ -55,13 +51,6 @@ class AtomicCheckpointIO(TorchCheckpointIO):
                 "rootpool train writes last.ckpt and best.ckpt"
             )
         return state
-
-    def remove_checkpoint(self, path: str | Path) -> None:
-        """Refuse: our checkpoints are overwritten, so a path to remove could only come from inside a file.
-
-        (Lightning would remove whatever path a loaded checkpoint names as the previous one.)
-        """
-        raise ValueError(f"the checkpoint asks to remove {path}; rootpool train did not write it")
 
 
 def checkpoint_of(path: Path) -> Path:

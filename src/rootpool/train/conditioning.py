@@ -25,7 +25,8 @@ from torch.optim import Optimizer
 
 from rootpool.linalg import orthogonalize
 from rootpool.nn import covariance_pools
-from rootpool.train.config import SettingsError
+
+from .config import SettingsError
 
 __all__ = ["Conditioning", "OrthogonalGradient", "layer_before", "optimal_rate"]
 
@@ -77,66 +78,45 @@ class OrthogonalGradient(pl.Callback):
         self.layer = layer
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        if stage == "fit" and self.layer is None:
-            self.layer = layer_before(pl_module)
+        self.layer = self.layer or layer_before(pl_module)
 
     @torch.no_grad()
     def on_before_optimizer_step(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, optimizer: Optimizer
     ) -> None:
         weight: Any = self.layer.weight  # type: ignore[union-attr]
-        if weight.grad is None:  # frozen
+        rates = [
+            float(group["lr"])
+            for group in optimizer.param_groups
+            if any(parameter is weight for parameter in group["params"])
+        ]
+        if weight.grad is None or not rates:  # frozen
             return
-        gradient = weight.grad
         if "nog" in self.conditioning:
-            matrix = gradient.flatten(1)
+            matrix = weight.grad.flatten(1)
             wide = torch.promote_types(matrix.dtype, torch.float32)
-            gradient.copy_(orthogonalize(matrix.to(wide)).view_as(gradient))
-        if "olr" in self.conditioning:
-            rate = _rate(optimizer, weight)
-            if rate:
-                gradient *= optimal_rate(weight, gradient, rate) / rate
-
-
-def _rate(optimizer: Optimizer, weight: Tensor) -> float:
-    """The learning rate of a parameter; 0 if the optimizer does not have it."""
-    for group in optimizer.param_groups:
-        if any(parameter is weight for parameter in group["params"]):
-            return float(group["lr"])
-    return 0.0
+            weight.grad.copy_(orthogonalize(matrix.to(wide)).view_as(weight))
+        if "olr" in self.conditioning and rates[0]:
+            weight.grad *= optimal_rate(weight, weight.grad, rates[0]) / rates[0]
 
 
 def layer_before(model: nn.Module) -> nn.Module:
-    """The last layer that mixes channels before the first covariance pooling of a model.
-
-    It is the convolution of the pooling's own reduction, or else the last convolution or linear layer that
-    comes before the pooling in the model.
+    """The last layer that mixes channels before the first covariance: that of its reduction, if it has one.
 
     >>> from rootpool.models import create_model
     >>> layer_before(create_model("patchnet", "exact", 3, reduction=16))
     Conv2d(64, 16, kernel_size=(1, 1), stride=(1, 1), bias=False)
     """
-    pools = covariance_pools(model)
-    if not pools:
-        raise SettingsError(
-            "conditioning is for the layer before a covariance, and this model has no CovariancePool; leave "
-            "it out, or choose a method other than gap"
-        )
-    pool = next(iter(pools.values()))
-    inside = _mixing(pool.reduction)
-    if inside:
-        return inside[-1]
+    pool = next(iter(covariance_pools(model).values()), None)
     before: list[nn.Module] = []
     for module in model.modules():
+        parts = pool.reduction.modules() if pool is not None and module is pool else [module]
+        before += [part for part in parts if isinstance(part, nn.Conv2d | nn.Linear)]
         if module is pool:
             break
-        before += [module] if isinstance(module, nn.Conv2d | nn.Linear) else []
-    if not before:
+    if pool is None or not before:
         raise SettingsError(
-            "found no convolution before the covariance; give the layer, OrthogonalGradient(layer=...)"
+            "conditioning is for the convolution before a covariance, and this model has none; leave it out, "
+            "choose a method other than gap, or give the layer: OrthogonalGradient(layer=...)"
         )
     return before[-1]
-
-
-def _mixing(module: nn.Module) -> list[nn.Module]:
-    return [m for m in module.modules() if isinstance(m, nn.Conv2d | nn.Linear)]

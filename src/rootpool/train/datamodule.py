@@ -23,7 +23,7 @@ from .data import (
     EMBEDDED,
     TRANSFORMS,
     ImageSplits,
-    Look,
+    Preprocessing,
     Transform,
     hold_out,
     open_splits,
@@ -98,7 +98,7 @@ class ImageData(pl.LightningDataModule):
         given = {key: value for key, value in self.hparams.items() if value is not None}
         sizes = {key: given[key] for key in ("resize", "crop") if key in given}
         looks = ("mean", "std", "interpolation", "augment")
-        look = Look(**{key: given[key] for key in looks if key in given})
+        look = Preprocessing(**{key: given[key] for key in looks if key in given})
         return TRANSFORMS[given["transform"]](**sizes, look=look)
 
     def use_cached_features(
@@ -164,7 +164,13 @@ class ImageData(pl.LightningDataModule):
 
     def train_dataloader(self) -> ResumableLoader:
         images, seed = self.splits.train, self.hparams["seed"]
-        batches = EpochBatches(len(images), self.hparams["batch_size"], seed, **self._place())
+        batches = EpochBatches(
+            len(images),
+            self.hparams["batch_size"],
+            seed,
+            **self._place(),
+            repeat=bool(self.trainer and self.trainer.overfit_batches),  # type: ignore[attr-defined]
+        )
         dataset = self.cached[0] if self.cached else SeededDataset(images, seed)
         return ResumableLoader(dataset, batches, **self._options())
 

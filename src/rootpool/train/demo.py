@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import rootpool
-from rootpool.nn import method_names
+from rootpool.nn import method_names, resolve_pool
 from rootpool.progress import Display
 from rootpool.report import Code, Note, Page, Paragraph, runs_page
 
@@ -50,6 +50,8 @@ def demo(
     runs = Path(runs or output / "runs")
     everything = [*method_names("ours", "paper", "follow-up"), "gap"]
     chosen = everything if methods and list(methods) == ["all"] else methods or METHODS
+    for method in chosen:
+        resolve_pool(method)  # an unknown name is said before anything is trained
     trials = demo_trials(chosen, seeds)
     print(f"{len(trials)} trainings; stop and start again as you like")
     _train(trials, runs, workers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,16 +13,15 @@ import torch
 from torchmetrics.classification import MulticlassConfusionMatrix
 
 from rootpool.models.files import load_weights_only
-from rootpool.train.config import SettingsError
 
 from .checkpoints import checkpoint_of
+from .config import SettingsError
 from .data import EMBEDDED, BadImageError, ImageFiles, ImageSplits, decode_image
-from .data.flat import is_flat
-from .data.readers import EXTENSIONS, class_folders, read_classes
+from .data.files import without_bad_images
+from .data.readers import EXTENSIONS, class_folders, is_flat, read_classes
 from .datamodule import ImageData
 from .module import PooledTraining, rebuild
-from .quiet import quiet_lightning
-from .trainer import make_trainer
+from .trainer import make_trainer, quiet_lightning, translated_errors
 
 __all__ = [
     "Evaluation",
@@ -67,14 +67,11 @@ def load_run(checkpoint: str | Path) -> TrainedRun:
         state = load_weights_only(path)
         options = dict(state["datamodule_hyper_parameters"])
         module = rebuild(state).eval()
-        if (
-            options["root"] not in EMBEDDED
-        ):  # what it was trained with, which may differ from pretraining
+        if options["root"] not in EMBEDDED:
+            # What it was trained with, which may differ from pretraining.
             backbone: Any = module.model.backbone
-            backbone.input_size = (
-                backbone.input_size[0],
-                *[ImageData.from_options(options).crop] * 2,
-            )
+            crop = ImageData.from_options(options).crop
+            backbone.input_size = (backbone.input_size[0], crop, crop)
         return TrainedRun(module, options, state["epoch"], path)
     except Exception as error:  # whatever a file that is not a checkpoint leads to
         raise SettingsError(
@@ -128,7 +125,12 @@ def evaluate(run: TrainedRun, root: str | None = None, **trainer_options: Any) -
 
 
 def measure(
-    run: TrainedRun, root: str | None = None, *, mirrored: bool = False, **trainer_options: Any
+    run: TrainedRun,
+    root: str | None = None,
+    *,
+    mirrored: bool = False,
+    on_bad_image: str | None = None,
+    **trainer_options: Any,
 ) -> Evaluation:
     """Errors in per cent, the loss and the confusion of classes, each sample counted once.
 
@@ -137,9 +139,10 @@ def measure(
         root: a data set, whose validation split counts, or a folder with images in folders of classes,
             all of which count; None for the validation split that the run was trained with.
         mirrored: decide by the mean of the logits of each image and of its mirror image.
+        on_bad_image: ``raise`` or ``skip``; None for what the run was trained with.
         trainer_options: of Lightning's Trainer, such as ``devices``.
     """
-    data = data_of(run, root)
+    data = data_of(run, root, on_bad_image)
     counter = _Confusion(len(run.classes))
     trainer = make_trainer(
         logger=False, enable_checkpointing=False, callbacks=[counter], **trainer_options
@@ -147,7 +150,7 @@ def measure(
     module = run.module
     before, module.mirrored = module.mirrored, module.mirrored or mirrored
     try:
-        with quiet_lightning():
+        with quiet_lightning(), translated_errors():
             (metrics,) = trainer.validate(module, datamodule=data, verbose=False)
     finally:
         module.mirrored = before
@@ -171,16 +174,21 @@ class _Confusion(pl.Callback):
         self.predicted += pl_module.predicted.tolist()
 
 
-def data_of(run: TrainedRun, root: str | None = None) -> ImageData:
+def data_of(run: TrainedRun, root: str | None = None, on_bad_image: str | None = None) -> ImageData:
     """The data that a run is measured on; see `measure`."""
-    own = run.data_options["root"]
+    options = {**run.data_options}
+    options |= {} if on_bad_image is None else {"on_bad_image": on_bad_image}
+    own = options["root"]
     if root is None or (own not in EMBEDDED and Path(root).resolve() == Path(own).resolve()):
-        return ImageData.from_options(run.data_options)
-    data = ImageData.from_options({**run.data_options, "root": root, "hold_out": False})
+        return ImageData.from_options(options)
+    data = ImageData.from_options({**options, "root": root, "hold_out": False})
     folder = Path(root).expanduser()
     if is_flat(folder):
         _, transform = data.transforms()
-        images = ImageFiles(_labelled(folder, run.classes), transform)
+        samples = _labelled(folder, run.classes)
+        if options["on_bad_image"] == "skip":
+            samples, _ = without_bad_images(samples, [], run.classes)
+        images = ImageFiles(samples, transform)
         data.splits = ImageSplits(images, images, tuple(run.classes), folder.name)
     else:
         _check_classes(run.classes, data.splits)
@@ -226,7 +234,10 @@ def find_images(paths: Iterable[str | Path]) -> list[Path]:
         if not path.is_dir():
             found.append(path)
             continue
-        inside = [file for file in sorted(path.rglob("*")) if file.suffix.lower() in EXTENSIONS]
+        files = (
+            Path(at, file) for at, _, names in os.walk(path, followlinks=True) for file in names
+        )
+        inside = sorted(file for file in files if file.suffix.lower() in EXTENSIONS)
         if not inside:
             raise SettingsError(f"there are no images in {path}; known are {', '.join(EXTENSIONS)}")
         found += inside
@@ -234,9 +245,8 @@ def find_images(paths: Iterable[str | Path]) -> list[Path]:
 
 
 def predict(run: TrainedRun, images: Iterable[str | Path], count: int = 5) -> list[Guess]:
-    """For each image the most probable classes with their probabilities."""
-    found = (guess for _, guess in predictions(run, images, count))
-    return [guess for guess in found if not isinstance(guess, BadImageError)]
+    """For each image the most probable classes with their probabilities; a bad image raises."""
+    return [guess for _, guess in predictions(run, images, count)]  # type: ignore[misc]
 
 
 def predictions(

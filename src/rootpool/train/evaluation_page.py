@@ -34,13 +34,16 @@ __all__ = ["evaluation_page"]
 ANSWERS, WORST = 5, 20
 
 
-def evaluation_page(run: TrainedRun, found: Evaluation, root: str | None = None) -> Page:
+def evaluation_page(
+    run: TrainedRun, found: Evaluation, root: str | None = None, on_bad_image: str | None = None
+) -> Page:
     """The page.
 
     Args:
         run: the network.
         found: what :func:`~rootpool.train.evaluation.measure` gave for it.
         root: the data that it was measured on; None for those of the run.
+        on_bad_image: as for ``measure``.
     """
     metrics = found.metrics
     page = Page(
@@ -63,7 +66,7 @@ def evaluation_page(run: TrainedRun, found: Evaluation, root: str | None = None)
         ),
     )
     if found.predicted and (root or run.data_options["root"]) not in EMBEDDED:
-        images: Any = data_of(run, root).splits.val
+        images: Any = data_of(run, root, on_bad_image).splits.val
         photographs = Photographs(
             lambda k: decode_image(images.path(k)),
             images.labels.tolist(),

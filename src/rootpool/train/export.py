@@ -14,9 +14,9 @@ from torch import Tensor
 
 from rootpool.files import write_atomically
 from rootpool.models import EXPORTABLE, export_onnx, export_program
-from rootpool.nn import MinimaxRoot, covariance_pools, using_method
-from rootpool.train.config import SettingsError
+from rootpool.nn import Method, MinimaxRoot, covariance_pools, using_method
 
+from .config import SettingsError
 from .data import EMBEDDED
 from .datamodule import ImageData
 from .evaluation import TrainedRun
@@ -63,6 +63,13 @@ def export_run(run: TrainedRun, path: str | Path) -> Exported:
     if path.suffix not in (".onnx", ".pt2"):
         raise SettingsError(f"the name must end in .onnx or .pt2, got {path}")
     model = run.module.model.eval()
+    pools = covariance_pools(model).values()
+    products = run.module.pooling in EXPORTABLE or not pools
+    if not products and not all(_is_root(pool.method) for pool in pools):
+        raise SettingsError(
+            f"{run.module.pooling} is neither made of matrix products nor a square root, which minimax could "
+            f"stand in for: it cannot be exported. Train with one of {', '.join(EXPORTABLE)}, or with a root"
+        )
     images = _images(run)
     with torch.no_grad():
         expected = model(images)
@@ -88,10 +95,15 @@ def export_run(run: TrainedRun, path: str | Path) -> Exported:
                 f"logits of the program would differ by {difference:.2g} from those of up to {largest:.2g}; "
                 "train with a method of matrix products, such as model.method=minimax, to export it"
             )
-        write_atomically(
-            path, part.read_bytes()
-        )  # only now: what was there stays until it is right
+        # Only now: what was there stays until it is right.
+        write_atomically(path, part.read_bytes())
     return Exported(path, tuple(images.shape[1:]), method, difference, largest)
+
+
+def _is_root(method: Method) -> bool:
+    """Whether a method computes the square root of a covariance, at least of a simple one."""
+    P = torch.diag(torch.tensor([4.0, 1.0], dtype=torch.float64)).unsqueeze(0)
+    return bool(torch.allclose(method(P), P.sqrt(), atol=0.1))
 
 
 def _images(run: TrainedRun) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -254,7 +255,7 @@ class PooledTraining(pl.LightningModule):
             weight_decay=options["weight_decay"],
             options=options["optimizer_options"],
         )
-        epochs, steps = self._length()
+        epochs, steps_per_epoch = self._length()
         schedule, interval = make_schedule(
             options["schedule"],
             optimizer,
@@ -262,7 +263,7 @@ class PooledTraining(pl.LightningModule):
             warmup_epochs=options["warmup_epochs"],
             min_share=options["min_share"],
             epochs=epochs,
-            steps_per_epoch=steps / epochs,
+            steps_per_epoch=steps_per_epoch,
         )
         return {
             "optimizer": optimizer,
@@ -270,15 +271,21 @@ class PooledTraining(pl.LightningModule):
         }
 
     def _length(self) -> tuple[float, float]:
-        """Epochs and steps of the optimizer in the whole training; 1 and 1 where no schedule asks."""
+        """Epochs of the whole training, and steps of the optimizer in each; 1 and 1 where no schedule asks.
+
+        Not by Lightning's ``estimated_stepping_batches``: it sets up the loader before the checkpoint is
+        restored, and a resumed run would then begin its epoch anew.
+        """
         by_epoch = self.hparams["schedule"] == "steps" and not self.hparams["warmup_epochs"]
-        if by_epoch or self._trainer is None:
+        if by_epoch or self._trainer is None or self.trainer.max_epochs == 0:
             return 1.0, 1.0
-        epochs = self.trainer.max_epochs
-        if epochs == 0:
-            return 1.0, 1.0
-        steps = self.trainer.estimated_stepping_batches
-        if epochs is None or epochs < 1:
+        batches = len(self.trainer.datamodule.train_dataloader())  # type: ignore[attr-defined]
+        limit = self.trainer.limit_train_batches
+        batches = min(limit, batches) if isinstance(limit, int) else int(limit * batches)
+        steps = max(math.ceil(batches / self.trainer.accumulate_grad_batches), 1)
+        limits = (self.trainer.max_epochs, self.trainer.max_steps / steps)
+        epochs = min((x for x in limits if x is not None and x > 0), default=math.inf)
+        if epochs == math.inf:
             raise SettingsError(
                 f"model.schedule={self.hparams['schedule']} must know how long the training is; give "
                 "trainer.max_epochs"
@@ -286,10 +293,10 @@ class PooledTraining(pl.LightningModule):
         warmup = self.hparams["warmup_epochs"]
         if warmup >= epochs and not self.trainer.fast_dev_run:  # type: ignore[attr-defined]
             rank_zero_warn(
-                f"the training ends with its warm-up (model.warmup_epochs={warmup:g}, trainer.max_epochs="
-                f"{epochs}), and never learns at its full rate"
+                f"the training ends with its warm-up (model.warmup_epochs={warmup:g}, and it has {epochs:g} "
+                "epochs), and never learns at its full rate"
             )
-        return float(epochs), max(float(steps), 1.0)
+        return epochs, steps
 
     # Checkpoints
 
@@ -356,11 +363,12 @@ def _create_model(settings: ModelSettings, num_classes: int) -> PooledClassifier
         )
     try:
         return create_model(name, **decided, **options)
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         if not options:
             raise
         raise SettingsError(
-            f"model.backbone_options {dict(options)} do not suit {name}: {error}"
+            f"model.backbone_options {dict(options)} do not suit {name}: {error}. For another backbone than "
+            "that of a recipe, give its own, or model.backbone_options=null, and its own model.freeze"
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""Stop at the first non-finite loss, gradient or weight, with a report and a file with the step."""
+"""Stop at the first non-finite loss, gradient or weight, and keep the batch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from lightning.fabric.utilities import move_data_to_device
 from torch import Tensor
 from torch.linalg import LinAlgError
 
-import rootpool
 from rootpool.files import write_atomically
 from rootpool.suggest import some_names
 
@@ -27,9 +26,9 @@ class NonFiniteError(FloatingPointError):
 class NonFiniteGuard(pl.Callback):
     """Stops a training at the first loss, gradient or saved weight that is not finite, before any change.
 
-    Batch and weights of the step are written to ``nonfinite-*.pt`` in the folder, and weights that are not
-    finite never replace a checkpoint. With a gradient scaler (``16-mixed``), whose
-    gradients overflow now and then on purpose, gradients are not checked.
+    The batch and the weights are written to ``nonfinite.pt`` in the folder, and weights that are not finite
+    never replace a checkpoint. With a gradient scaler (``16-mixed``), whose gradients overflow now and then
+    on purpose, gradients are not checked.
 
     Args:
         folder: for the file.
@@ -38,11 +37,17 @@ class NonFiniteGuard(pl.Callback):
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.report: str | None = None
-        self._batch: Any = None
-        self._split = "train"
-        self._within_step = False
+        self._batch: Any = None  # of the step that is being computed
 
-    # Checks
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, *_: Any
+    ) -> None:
+        self._batch = batch
+
+    def on_validation_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, *_: Any
+    ) -> None:
+        self._batch = batch
 
     def on_before_backward(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, loss: Tensor
@@ -56,34 +61,20 @@ class NonFiniteGuard(pl.Callback):
             largest = torch.nn.utils.get_total_norm(gradients, norm_type=torch.inf)
             _require_finite("the gradient", largest)
 
+    def on_train_batch_end(self, *_: Any) -> None:
+        self._batch = None
+
     def on_validation_batch_end(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, *args: Any
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, *_: Any
     ) -> None:
         _require_finite("the validation loss", outputs)
-        self._within_step = False
+        self._batch = None
 
     def on_save_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
         for name, value in checkpoint["state_dict"].items():
             _require_finite(f"{name}, which was to be saved,", value)
-
-    # The step that is being computed
-
-    def on_train_batch_start(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
-    ) -> None:
-        self._batch, self._split, self._within_step = batch, "train", True
-
-    def on_train_batch_end(self, trainer: pl.Trainer, *args: Any) -> None:
-        self._within_step = False
-
-    def on_validation_batch_start(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, *args: Any
-    ) -> None:
-        self._batch, self._split, self._within_step = batch, "val", True
-
-    # The report
 
     def on_exception(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
@@ -92,42 +83,33 @@ class NonFiniteGuard(pl.Callback):
         refused = isinstance(exception, LinAlgError) or (
             isinstance(exception, ValueError) and "NaN or infinite" in str(exception)
         )
-        if not isinstance(exception, NonFiniteError) and not (self._within_step and refused):
+        if not isinstance(exception, NonFiniteError) and not (refused and self._batch is not None):
             return
-        state = self._state(trainer, pl_module)
         what = "the features or covariances are not finite" if refused else str(exception)
-        where = "epoch {epoch}, step {global_step}, method {method}".format_map(state)
-        saved = any(self.folder.glob("*.ckpt"))
-        advice = (
-            f"the checkpoints in {self.folder} were saved before this step; try --weights with one and "
-            if saved
-            else "try "
-        ) + f"a lower model.lr than {pl_module.hparams['lr']:g}"
-        parts = [
-            f"{where}: {what}",
-            _broken(state["state_dict"]),
-            _write(self.folder, state),
-            advice,
-        ]
-        self.report = "\n".join(parts)
-
-    def _state(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> dict[str, Any]:
-        """Everything that the step depends on, with the keys of a checkpoint."""
-        return {
-            "rootpool": rootpool.__version__,
-            "torch": str(torch.__version__),
+        weights = {name: value.cpu() for name, value in pl_module.state_dict().items()}
+        broken = [name for name, value in weights.items() if not value.isfinite().all()]
+        path = self.folder / "nonfinite.pt"
+        state = {
             "epoch": trainer.current_epoch,
             "global_step": trainer.global_step,
-            "split": self._split,
-            "rank": trainer.global_rank,
-            "seed": pl_module.step_seed,
-            "precision": trainer.precision,
             "method": pl_module.pooling,
-            "hyper_parameters": dict(pl_module.hparams),
-            "datamodule_hyper_parameters": dict(trainer.datamodule.hparams),  # type: ignore[attr-defined]
-            "state_dict": {name: value.cpu() for name, value in pl_module.state_dict().items()},
-            "batch": move_data_to_device(list(self._batch), torch.device("cpu")),
+            "state_dict": weights,
+            "batch": move_data_to_device(list(self._batch or ()), torch.device("cpu")),
         }
+        kept = f"{path} holds the batch and all weights: torch.load(path, weights_only=True)"
+        try:
+            if trainer.is_global_zero:
+                write_atomically(path, lambda file: torch.save(state, file))
+        except OSError as error:
+            kept = f"{path} could not be written: {error}"
+        saved = any(self.folder.glob("*.ckpt"))
+        self.report = (
+            f"epoch {state['epoch']}, step {state['global_step']}, method {state['method']}: {what}\n"
+            f"not finite: {some_names(broken) if broken else 'no weight and no buffer'}\n"
+            f"{kept}\n"
+            + f"the checkpoints in {self.folder} are from before this step; " * saved
+            + f"try {'--weights with one and ' * saved}a lower model.lr than {pl_module.hparams['lr']:g}"
+        )
 
     @contextmanager
     def reporting(self) -> Iterator[None]:
@@ -144,24 +126,3 @@ def _require_finite(what: str, value: Tensor) -> None:
     if not value.isfinite().all():
         found = f" {value.item():g}" if value.numel() == 1 else " not finite"
         raise NonFiniteError(f"{what} is{found}")
-
-
-def _broken(state: dict[str, Tensor]) -> str:
-    """The weights and buffers with entries that are not finite."""
-    counts = {name: int((~value.isfinite()).sum()) for name, value in state.items()}
-    found = [
-        f"{name} ({count} of {state[name].numel()})" for name, count in counts.items() if count
-    ]
-    return f"not finite: {some_names(found) if found else 'no weight and no buffer'}"
-
-
-def _write(folder: Path, state: dict[str, Any]) -> str:
-    name = f"nonfinite-epoch{state['epoch']}-step{state['global_step']}-rank{state['rank']}.pt"
-    path = folder / name
-    try:
-        write_atomically(path, lambda file: torch.save(state, file))
-    except (OSError, RuntimeError) as error:
-        return f"{path} could not be written: {error}"
-    return (
-        f"{path} holds the batch, all weights and the settings: torch.load(path, weights_only=True)"
-    )

@@ -30,13 +30,17 @@ DECAY = 0.1  # of the learning rate at a milestone
 FROM = 1e-2  # the share of the rate that a warm-up begins with
 # What makes sense of a number, by its name among the settings of a model.
 RANGES = {
+    "backbone_lr": (0, math.inf),
     "cutmix": (0, math.inf),
     "drop_rate": (0, 1),
     "label_smoothing": (0, 1),
+    "lr": (0, math.inf),
     "min_share": (0, 1),
     "mixup": (0, math.inf),
     "momentum": (0, 1),
+    "pool_lr": (0, math.inf),
     "warmup_epochs": (0, math.inf),
+    "weight_decay": (0, math.inf),
 }
 # They want a closure, sparse gradients or matrices alone.
 _UNUSABLE = {"lbfgs", "sparseadam", "muon", "optimizer"}
@@ -45,9 +49,14 @@ _UNUSABLE = {"lbfgs", "sparseadam", "muon", "optimizer"}
 def check_ranges(options: Mapping[str, Any]) -> None:
     """Raise for a number that torch would refuse in the middle of a step, or would take without a word."""
     for name, (low, high) in RANGES.items():
-        if not low <= options[name] <= high:
-            wanted = "must not be negative" if high == math.inf else f"must be from {low} to {high}"
-            raise SettingsError(f"model.{name} {wanted}, got {options[name]:g}")
+        value = options[name]
+        if value is not None and not (low <= value <= high and math.isfinite(value)):
+            wanted = "must be 0 or more" if high == math.inf else f"must be from {low} to {high}"
+            raise SettingsError(f"model.{name} {wanted}, got {value:g}")
+    if any(epoch < 1 for epoch in options["milestones"] or ()):
+        raise SettingsError(
+            f"model.milestones must be epochs from 1 on, got {options['milestones']}"
+        )
 
 
 def _of_torch() -> dict[str, type[Optimizer]]:
@@ -89,6 +98,7 @@ def make_optimizer(
         weight_decay: of all groups that have none of their own.
         options: of the optimizer, such as ``{"betas": [0.9, 0.98]}``.
     """
+    name = name.lower()  # as torch writes them: AdamW
     if name not in optimizer_names():
         raise SettingsError(unknown_name("model.optimizer", name, optimizer_names()))
     given = {"lr": lr, "weight_decay": weight_decay, **(options or {})}

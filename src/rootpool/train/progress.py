@@ -8,95 +8,37 @@ from typing import Any
 
 import lightning.pytorch as pl
 from lightning.pytorch.callbacks import Callback, Checkpoint, RichProgressBar
-from torch import Tensor
 
-__all__ = ["EpochLines", "TrainingBar", "best_epoch", "epoch_line", "watching"]
-
-REFRESH = 0.5  # seconds between two looks at the metrics, each of which waits for an accelerator
+__all__ = ["EpochLines", "best_epoch", "epoch_line", "progress_callbacks"]
 
 
-def watching() -> list[Callback]:
+def progress_callbacks() -> list[Callback]:
     """Lines, which logs of ``nohup`` and of a cluster keep, and a bar where somebody watches."""
-    return [EpochLines(), *([TrainingBar()] if sys.stdout.isatty() else [])]
+    return [EpochLines(), *([RichProgressBar()] if sys.stdout.isatty() else [])]
 
 
-class _Counting(Callback):
-    """Counts the images of the running epoch."""
-
-    images = 0
-    per_second = 0.0
-    _since = 0.0
-
-    def _restart(self) -> None:
-        self.images, self._since = 0, time.perf_counter()
-
-    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        super().on_train_start(trainer, pl_module)
-        self._restart()  # a resume in the middle of an epoch does not pass its start
-
-    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        super().on_train_epoch_start(trainer, pl_module)
-        self._restart()
-
-    def on_train_batch_end(
-        self,
-        trainer: pl.Trainer,
-        pl_module: pl.LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-    ) -> None:
-        self.images += len(batch[1]) * trainer.world_size
-        self.per_second = self.images / max(time.perf_counter() - self._since, 1e-9)
-        super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
-
-
-class TrainingBar(_Counting, RichProgressBar):
-    """Lightning's bar, with the time left, and beside it what the running epoch has come to."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._shown: dict[str, Any] = {}
-        self._looked = 0.0
-
-    def get_metrics(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> dict[str, Any]:
-        """Loss and error so far, images per second, and the best validation error of all epochs."""
-        if not self.images or time.perf_counter() - self._looked < REFRESH:
-            return self._shown
-        self._looked = time.perf_counter()
-        metrics: Any = pl_module.metrics
-        loss, right = _now(metrics["train_loss"]), _now(metrics["train_error"])
-        best = best_epoch(pl_module.history)  # type: ignore[arg-type]
-        self._shown = {
-            "loss": f"{loss:.3f}",
-            "error": f"{100 * (1 - right):.1f} %",
-            "images/s": f"{self.per_second:.0f}",
-            **({} if best is None else {"best": f"{best['val_error']:.2f} %"}),
-        }
-        return self._shown
-
-
-def _now(metric: Any) -> float:
-    """The mean so far in this process; to ask the others would stop them at every look."""
-    state: dict[str, Tensor] = metric.metric_state
-    if "mean_value" in state:
-        return float(state["mean_value"] / state["weight"])
-    right, wrong = state["tp"].sum(), state["fn"].sum()
-    return float(right / (right + wrong))
-
-
-class EpochLines(_Counting, Checkpoint):
+class EpochLines(Checkpoint):
     """One line per epoch: losses, errors, images per second, time left.
 
     (A Checkpoint, because those hear of the end of an epoch after its record is complete.)
     """
 
     def __init__(self) -> None:
-        self._began, self._first = 0.0, 0
+        self._began, self._first = 0.0, 0  # the training, from its first epoch or from a resume
+        self._images, self._since, self._per_second = 0, 0.0, 0.0  # of the running epoch
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        super().on_train_start(trainer, pl_module)
         self._began, self._first = time.perf_counter(), trainer.current_epoch
+        self._images, self._since = 0, self._began  # a resume does not pass the start of its epoch
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._images, self._since = 0, time.perf_counter()
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        self._images += len(batch[1]) * trainer.world_size
+        self._per_second = self._images / max(time.perf_counter() - self._since, 1e-9)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if not trainer.is_global_zero:
@@ -106,7 +48,7 @@ class EpochLines(_Counting, Checkpoint):
         if epochs is not None and epochs > 0:
             each = (time.perf_counter() - self._began) / (done - self._first)
             left = each * (epochs - done)
-        print(epoch_line(record, epochs, self.per_second, left), flush=True)
+        print(epoch_line(record, epochs, self._per_second, left), flush=True)
 
 
 def epoch_line(

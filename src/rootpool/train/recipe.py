@@ -23,6 +23,8 @@ __all__ = ["Family", "Recipe", "families", "load_recipe", "recipe"]
 
 _FOLDER = resources.files(__package__) / "recipes"
 _START = "isqrt-cov"  # what a hybrid training begins with
+# Methods that have the gradient of the paper, too, by the name with -published.
+PUBLISHED = ("mpn-cov", "svd-topn", "svd-trunc", "svd-pi", "svd-taylor", "svd-pade")
 _SWITCHLESS = ("gap", _START)  # a hybrid training switches from one covariance method to another
 
 
@@ -39,6 +41,7 @@ class Family:
         needs: what the user has to bring, as option: what it is.
         fine_tunes: the family whose checkpoints it starts from, of the same method.
         time: how long a run takes, and on which hardware.
+        form: ``published`` where the paper's methods have the gradient of the paper and not ours.
         reported_as: the family of the paper in whose columns its results are; None for its own.
         tuning_note: how its settings were chosen, if by results.
         layout: the layout of data for which the study of the paper trains this family; a ``base`` does not
@@ -53,6 +56,7 @@ class Family:
     needs: Mapping[str, str] = field(default_factory=dict)
     fine_tunes: str | None = None
     time: str = ""
+    form: str | None = None
     reported_as: str | None = None
     tuning_note: str = ""
     layout: str | None = None
@@ -97,14 +101,19 @@ def families() -> dict[str, Family]:
 def recipe(family: str, method: str = "exact", hybrid: bool = False) -> Recipe:
     """Compose a recipe.
 
+    In the families of the paper its methods have the gradient that it publishes; ``model.method=svd-pade``
+    chooses ours.
+
     >>> made = recipe("alexnet-imagenet", "svd-pade", hybrid=True)
-    >>> made.name, made.config["hybrid"]
-    ('alexnet-imagenet-svd-pade-hybrid', {'switch_epoch': 19, 'warmup_epochs': 1})
+    >>> made.name, made.method, made.config["hybrid"]["switch_epoch"]
+    ('alexnet-imagenet-svd-pade-hybrid', 'svd-pade-published', 19)
     """
     if family not in families():
         raise SettingsError(unknown_name("recipe", family, families(), "rootpool recipes"))
     shared = families()[family]
-    config = merge(shared.config, {"model": {"method": method}}, shared.methods.get(method, {}))
+    published = shared.form == "published" and method in PUBLISHED
+    pooling = f"{method}-published" if published else method
+    config = merge(shared.config, {"model": {"method": pooling}}, shared.methods.get(method, {}))
     if hybrid:
         config["hybrid"] = _schedule(shared, method)
     needs = dict(shared.needs)
@@ -112,10 +121,10 @@ def recipe(family: str, method: str = "exact", hybrid: bool = False) -> Recipe:
         first = families()[shared.fine_tunes]
         best = " --hybrid" if first.hybrid and method not in _SWITCHLESS else ""
         needs["--weights"] = f"a checkpoint of rootpool train {first.name} --method {method}{best}"
-    about = f"{shared.about}: {method}" + ", hybrid" * hybrid
+    about = f"{shared.about}: {pooling}" + ", hybrid" * hybrid
     name = f"{family}-{method}" + "-hybrid" * hybrid
     # A copy, because the family is kept for the next recipe.
-    return Recipe(name, about, copy.deepcopy(config), needs, family, method)
+    return Recipe(name, about, copy.deepcopy(config), needs, family, pooling)
 
 
 def load_recipe(name: str, method: str | None = None, hybrid: bool = False) -> Recipe:
@@ -167,6 +176,8 @@ def _own(path: Path, method: str | None, hybrid: bool) -> Recipe:
         content = merge(content, {"model": {"method": method}})
     if hybrid and content.get("hybrid") is None:
         raise SettingsError(f"{path} has no hybrid schedule; give one: hybrid.switch_epoch=5")
+    if not isinstance(content.get("data"), dict) or content["data"].get("root") is None:
+        needs = {"--data": "the folder of the images", **needs}
     name = path.stem + (f"-{method}" if method else "") + "-hybrid" * hybrid
     pooling = content.get("model", {}).get("method")
     return Recipe(name, about, content, needs, base, pooling)

@@ -2,54 +2,48 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import lightning.pytorch as pl
 import torch
 import yaml
-from lightning.pytorch.accelerators import CPUAccelerator
-from lightning.pytorch.callbacks import (
-    Callback,
-    Checkpoint,
-    EarlyStopping,
-    EMAWeightAveraging,
-    ModelCheckpoint,
-    RichProgressBar,
-)
+from lightning.pytorch.callbacks import Callback, RichProgressBar
 from lightning.pytorch.utilities import rank_zero_only
 
 from rootpool.files import remove_parts, write_atomically
 from rootpool.models.files import load_weights_only
 from rootpool.nn import BranchPool, covariance_pools, resolve_pool
-from rootpool.report.records import write_records
-from rootpool.train.config import SettingsError
-from rootpool.train.monitors import EpochTimer, SpectrumMonitor
 
+from .callbacks import (
+    CONFIG,
+    RESULT,
+    MissedImages,
+    Patience,
+    RunCheckpoint,
+    RunRecords,
+    SpectrumMonitor,
+    StepCheckpoint,
+    weight_average,
+)
 from .checkpoints import AtomicCheckpointIO
 from .conditioning import OrthogonalGradient
+from .config import SettingsError
 from .datamodule import ImageData
-from .failures import explained_deaths
 from .hybrid import HybridProtocol
-from .logs import make_loggers
-from .memory import freed_memory_kept
-from .missed import MissedImages
 from .module import PooledTraining
 from .nonfinite import NonFiniteError, NonFiniteGuard
-from .progress import watching
-from .quiet import quiet_lightning
+from .progress import progress_callbacks
 from .settings import Settings, as_yaml, check_same, flat_values
-from .trainer import make_trainer
+from .trainer import make_loggers, make_trainer, quiet_lightning, translated_errors
 
-__all__ = ["Run", "build", "fill_cache", "prepare"]
+__all__ = ["LAST", "RESULT", "Run", "build", "fill_cache", "prepare"]
 
-LAST, CONFIG, RESULT = "last.ckpt", "config.yaml", "result.json"
+LAST = "last.ckpt"
 FEW_POSITIONS = 12
 MORE_POSITIONS = "Try a larger data.crop, a backbone with a smaller stride, or model.method=gap"
 
@@ -69,10 +63,25 @@ class Run:
     @property
     def notes(self) -> list[str]:
         """What a user should know before the training, without having made a mistake."""
+        notes = []
         positions = torch.Size(self.map_shape[1:]).numel()
-        if positions >= FEW_POSITIONS or not covariance_pools(self.module):
-            return []
-        return [f"{positions} positions are few for a covariance. {MORE_POSITIONS}"]
+        if positions < FEW_POSITIONS and covariance_pools(self.module):
+            notes.append(f"{positions} positions are few for a covariance. {MORE_POSITIONS}")
+        epochs, milestones = self.trainer.max_epochs or 0, self.module.milestones
+        if milestones and 0 < epochs <= milestones[-1]:
+            notes.append(
+                f"the learning rate is not decayed at all of model.milestones={milestones}: the training "
+                f"ends after {epochs} epochs"
+            )
+        return notes
+
+    @property
+    def stopped_early(self) -> bool:
+        """Whether the training has ended because it ran out of ``patience``."""
+        return any(
+            isinstance(callback, Patience) and callback.wait_count >= callback.patience
+            for callback in self.trainer.callbacks  # type: ignore[attr-defined]
+        )
 
     @property
     def last(self) -> Path:
@@ -83,8 +92,7 @@ class Run:
         """Train to the end, from the beginning or from a checkpoint of any moment.
 
         Its end is noted in ``result.json``, also if it diverged. A training that fails before its first step
-        leaves no ``config.yaml``: the corrected command finds
-        the folder as it was.
+        leaves the folder as it was, for the corrected command.
 
         Raises:
             NonFiniteError: a loss, gradient or weight became NaN or infinite.
@@ -92,17 +100,11 @@ class Run:
             ChildProcessError: a process that loads images died.
             ConnectionError: another process of a distributed training ended.
         """
-        config, first = self.output / CONFIG, self.trainer.is_global_zero
-        is_new = first and not config.exists()
         started = time.perf_counter()
-        if first:
+        if self.trainer.is_global_zero:
             remove_parts(self.output)
-            (self.output / RESULT).unlink(missing_ok=True)  # it is continued, and has not ended
-            write_atomically(config, as_yaml(self.settings))
-        on_cpu = isinstance(self.trainer.accelerator, CPUAccelerator)
-        memory = freed_memory_kept() if on_cpu else contextlib.nullcontext()
         try:
-            with quiet_lightning(), explained_deaths(), self.guard.reporting(), memory:
+            with quiet_lightning(), translated_errors(), self.guard.reporting():
                 self.trainer.fit(
                     self.module,
                     datamodule=self.data,
@@ -113,16 +115,13 @@ class Run:
             where = {"epoch": self.trainer.current_epoch, "step": self.trainer.global_step}
             self._write_result(started, diverged=where)
             raise
-        except BaseException:
-            if is_new and self.trainer.global_step == 0 and not self.last.exists():
-                config.unlink(missing_ok=True)
-            raise
         if not self.trainer.interrupted:
             self._write_result(started)
 
     def _write_result(self, started: float, diverged: Mapping[str, int] | None = None) -> None:
         """Note that the training has ended; the last file of a run."""
-        if not self.trainer.is_global_zero:
+        path = self.output / RESULT
+        if not self.trainer.is_global_zero or path.exists():  # then there was nothing left to train
             return
         callbacks: list[Callback] = self.trainer.callbacks  # type: ignore[attr-defined]
         missed = next(callback for callback in callbacks if isinstance(callback, MissedImages))
@@ -132,7 +131,7 @@ class Run:
             **missed.state_dict(),
             "diverged": diverged,
         }
-        write_atomically(self.output / RESULT, json.dumps(result) + "\n")
+        write_atomically(path, json.dumps(result) + "\n")
 
 
 def build(settings: Settings) -> tuple[PooledTraining, ImageData]:
@@ -188,13 +187,11 @@ def prepare(
     if settings.data.cache is not None:
         data.use_cached_features(module.skip_frozen(), mirrored=module.mirrored, progress=progress)
     guard = NonFiniteGuard(output)
-    shown = watching() if progress else []
-    with explained_deaths():
-        loggers = make_loggers(settings.loggers, output)
+    shown = progress_callbacks() if progress else []
     trainer = make_trainer(
         **asdict(settings.trainer),
         callbacks=[guard, *_callbacks(settings, output), *shown, *callbacks],
-        logger=loggers,
+        logger=make_loggers(settings.loggers, output),
         plugins=[AtomicCheckpointIO()],
         default_root_dir=output,
         enable_progress_bar=any(isinstance(callback, RichProgressBar) for callback in shown),
@@ -209,69 +206,22 @@ def fill_cache(settings: Settings) -> None:
         data.use_cached_features(module.skip_frozen(), mirrored=module.mirrored)
 
 
-class RecordFiles(Checkpoint):
-    """Writes the records of all epochs so far, those before a resume included, as CSV.
-
-    (Lightning's CSVLogger begins a resumed run by deleting the file.)
-    """
-
-    def __init__(self, output: Path) -> None:
-        self.output = output
-
-    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        if not trainer.is_global_zero:
-            return
-        write_records(pl_module.history, self.output / "history.csv")  # type: ignore[arg-type]
-        for monitor in monitors(trainer):
-            write_records(monitor.records, self.output / "spectrum.csv")
-
-
-def monitors(trainer: pl.Trainer) -> list[SpectrumMonitor]:
-    """The spectrum monitors of a trainer."""
-    callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
-    return [callback for callback in callbacks if isinstance(callback, SpectrumMonitor)]
-
-
-class StepCheckpoint(ModelCheckpoint):
-    """Saves within an epoch: after a step of the optimizer, but not after the last batch.
-
-    Gradients of a step that is still being accumulated are in no checkpoint. And the checkpoint of the
-    epoch follows the last batch at once: a run resumed from between the two would skip the validation
-    and the step of the learning rate.
-    """
-
-    def on_train_batch_end(
-        self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
-        stepped = (batch_idx + 1) % trainer.accumulate_grad_batches == 0
-        if stepped and not trainer.is_last_batch:
-            super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
-
-
 def _callbacks(settings: Settings, output: Path) -> list[Callback]:
-    def save(kind: type[ModelCheckpoint], name: str, **when: Any) -> ModelCheckpoint:
-        return kind(output, filename=name, enable_version_counter=False, **when)
-
     name = LAST.removesuffix(".ckpt")
     callbacks: list[Callback] = [
-        save(ModelCheckpoint, "best", monitor="val_error", save_on_train_epoch_end=True),
-        save(ModelCheckpoint, name, every_n_epochs=1, save_on_train_epoch_end=True),
-        RecordFiles(output),
+        RunCheckpoint(output, "best", monitor="val_error", save_on_train_epoch_end=True),
+        RunCheckpoint(output, name, every_n_epochs=1, save_on_train_epoch_end=True),
+        RunRecords(output, as_yaml(settings)),
         MissedImages(),
-        EpochTimer(output / "timing.csv"),
     ]
     if settings.save_every:
-        callbacks.append(save(StepCheckpoint, name, every_n_train_steps=settings.save_every))
+        callbacks.append(StepCheckpoint(output, name, every_n_train_steps=settings.save_every))
     if settings.hybrid is not None:
         callbacks.append(HybridProtocol(settings.hybrid))
     if settings.ema is not None:
-        if not 0 < settings.ema < 1:
-            raise SettingsError(f"ema must be between 0 and 1, such as 0.999, got {settings.ema}")
-        # Lightning's and not timm's ModelEmaV3: its state is in the checkpoint, so a resume is exact, and
-        # the average takes the place of the weights in validation and in what is saved.
-        callbacks.append(EMAWeightAveraging(decay=settings.ema))
+        callbacks.append(weight_average(settings.ema))
     if settings.patience:
-        callbacks.append(EarlyStopping("val_error", patience=settings.patience))
+        callbacks.append(Patience(settings.patience))
     if settings.conditioning is not None:
         callbacks.append(OrthogonalGradient(settings.conditioning))
     if settings.spectrum_every:
@@ -300,6 +250,8 @@ def _check_numbers(settings: Settings) -> None:
         value = values[name]
         if value is not None and value < least:
             raise SettingsError(f"{name} must be at least {least}, got {value}")
+    if settings.ema is not None and not 0 < settings.ema < 1:
+        raise SettingsError(f"ema must be between 0 and 1, such as 0.999, got {settings.ema}")
     if settings.patience and settings.trainer.limit_val_batches == 0:
         raise SettingsError(
             f"patience={settings.patience} waits for a lower validation error, and "

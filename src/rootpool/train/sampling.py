@@ -56,11 +56,19 @@ class EpochBatches(Sampler[list[tuple[int, int]]]):
 
     ``batch_size`` counts samples over *all* processes, so a recipe means the same on one device and on
     many. The samples left over after the last full batch are not used in that epoch (they are others in
-    the next), which keeps every step an average over equally many samples.
+    the next), which keeps every step an average over equally many samples. With ``repeat`` every epoch has
+    the samples of the first, for ``trainer.overfit_batches``.
     """
 
     def __init__(
-        self, length: int, batch_size: int, seed: int = 0, *, rank: int = 0, world_size: int = 1
+        self,
+        length: int,
+        batch_size: int,
+        seed: int = 0,
+        *,
+        rank: int = 0,
+        world_size: int = 1,
+        repeat: bool = False,
     ) -> None:
         if batch_size % world_size:
             raise ValueError(
@@ -77,6 +85,7 @@ class EpochBatches(Sampler[list[tuple[int, int]]]):
         self.seed = seed
         self.rank = rank
         self.world_size = world_size
+        self.repeat = repeat
         self.epoch = 0
         self.start = 0
 
@@ -94,7 +103,7 @@ class EpochBatches(Sampler[list[tuple[int, int]]]):
         return self.length // self.batch_size
 
     def __iter__(self) -> Iterator[list[tuple[int, int]]]:
-        epoch, start, self.start = self.epoch, self.start, 0
+        epoch, start, self.start = self.epoch * (not self.repeat), self.start, 0
         generator = torch.Generator().manual_seed(derive_seed(self.seed, epoch))
         order: list[int] = torch.randperm(self.length, generator=generator).tolist()
         for batch in range(start, len(self)):

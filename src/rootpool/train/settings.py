@@ -262,26 +262,9 @@ class TrainerSettings:
 
 # Other arguments of the Trainer, and which keys do their work.
 _DECIDED = {
-    "callbacks": "; see patience, ema and hybrid, or rootpool.train.prepare(callbacks=...)",
-    "logger": "; see loggers",
-    "enable_checkpointing": "; see save_every",
-    **dict.fromkeys(
-        (
-            "barebones",
-            "default_root_dir",
-            "enable_autolog_hparams",
-            "enable_model_summary",
-            "enable_progress_bar",
-            "inference_mode",
-            "limit_predict_batches",
-            "limit_test_batches",
-            "model_registry",
-            "plugins",
-            "reload_dataloaders_every_n_epochs",
-            "use_distributed_sampler",
-        ),
-        "",
-    ),
+    "callbacks": "patience, ema and hybrid, or rootpool.train.prepare(callbacks=...)",
+    "logger": "loggers",
+    "enable_checkpointing": "save_every",
 }
 
 
@@ -338,9 +321,7 @@ def resolve(config: Mapping[str, Any]) -> Settings:
     trainer = config.get("trainer")
     for name in trainer if isinstance(trainer, Mapping) else ():
         if name in _DECIDED:
-            raise SettingsError(
-                f"unknown key 'trainer.{name}': rootpool train decides it{_DECIDED[name]}"
-            )
+            raise SettingsError(f"unknown key 'trainer.{name}'; see {_DECIDED[name]}")
     return from_dictionary(Settings, config)
 
 
@@ -352,21 +333,18 @@ def as_yaml(settings: Settings) -> str:
     return text
 
 
-# What may change when a run is continued: where and how fast it computes, how long, what it writes.
-_FREE = (
-    "data.root",
-    "data.workers",
-    "loggers",
-    "model.weights",
-    "patience",
-    "save_every",
-    "spectrum_every",
-    "trainer.",
-)
-_FIXED = (
-    "trainer.accumulate_grad_batches",
-    "trainer.gradient_clip_",
-)
+# What may change when a run is continued: where and how fast it computes, what it writes, when it ends.
+_FREE = {
+    *("data.root", "data.workers", "loggers", "model.weights", "patience", "save_every"),
+    *("spectrum_every", *(f"trainer.{part.name}" for part in dataclasses.fields(TrainerSettings))),
+}
+# What decides which numbers are learned, among the arguments of the Trainer.
+_FIXED = {
+    *("trainer.accumulate_grad_batches", "trainer.gradient_clip_algorithm"),
+    *("trainer.gradient_clip_val", "trainer.limit_train_batches", "trainer.overfit_batches"),
+    *("trainer.precision", "trainer.sync_batchnorm"),
+}
+_LENGTH = {"trainer.max_epochs", "trainer.max_steps"}  # which cosine and linear reach the end by
 
 
 def check_same(before: Mapping[str, Any], settings: Settings) -> None:
@@ -377,10 +355,11 @@ def check_same(before: Mapping[str, Any], settings: Settings) -> None:
         settings: what is asked for now.
     """
     old, new = flat_values(resolve(before)), flat_values(settings)
+    free = _FREE - _FIXED - (set() if settings.model.schedule == "steps" else _LENGTH)
     changed = [
         f"{key} was {old.get(key)} and is {new.get(key)}"
         for key in sorted({*old, *new})
-        if old.get(key) != new.get(key) and (key.startswith(_FIXED) or not key.startswith(_FREE))
+        if old.get(key) != new.get(key) and key not in free
     ]
     if changed:
         raise SettingsError(

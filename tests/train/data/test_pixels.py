@@ -111,16 +111,12 @@ def test_bytes_have_their_pixels_and_labels(tmp_path):
     assert_same(found, written(images.cifar_batches(CLASSES, PER_CLASS)))
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (bytes(3072), r"data_batch_3.bin must consist of records of 3073 bytes, got 3072 bytes"),
-        (bytes([3]) + bytes(3072), r"data_batch_3.bin has label 3, but batches.meta.txt 3 names"),
-    ],
-)
-def test_wrong_bytes(content, message, tmp_path):
+@pytest.mark.parametrize("content", [bytes(3072), bytes([3]) + bytes(3072)])
+def test_wrong_bytes(content, tmp_path):
+    """A record too short; a label that has no name."""
     root = images.make_cifar10(tmp_path)
     (root / "cifar-10-batches-bin" / "data_batch_3.bin").write_bytes(content)
+    message = r"batches-bin must have records of 3073 bytes with labels of 3 classes, got"
     with pytest.raises(ValueError, match=message):
         everything(root)
 

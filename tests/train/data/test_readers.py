@@ -1,11 +1,18 @@
-"""Lists that are wrong, and the trees of folders."""
+"""Lists that are wrong, trees of folders, and folders without a split."""
+
+import os
 
 import pytest
+import torch
 from scipy.io import savemat
 
 import images
+from rootpool.cli import main
+from rootpool.train import DataSettings, ImageData, resolve
+from rootpool.train.data import TensorImages, hold_out, open_splits, part_of
 from rootpool.train.data.layouts import LAYOUTS
 from rootpool.train.data.readers import inside
+from rootpool.train.data.splits import ImageSplits
 
 
 def read(root):
@@ -33,18 +40,11 @@ def replace(path, old, new):
 def test_class_folders_differ(make):
     root = make(images.make_image_tree, ["a", "b", "c"])
     (root / "val" / "b").rename(root / "val" / "B")
-    (root / "val" / "d").mkdir()
-    with pytest.raises(
-        ValueError, match=r"same class folders; only in train: b; only in val: B, d"
-    ):
-        read(root)
-
-
-def test_many_differences_are_cut_short(make):
-    root = make(images.make_image_tree, 1, 1)
-    for k in range(13):
+    for k in range(11):
         (root / "train" / f"x{k:02d}").mkdir()
-    with pytest.raises(ValueError, match=r"train: x00, .*, x09 and 3 more; only in val: none"):
+    with pytest.raises(
+        ValueError, match=r"only in train: b, x00, .*, x08 and 2 more; only in val: B"
+    ):
         read(root)
 
 
@@ -59,41 +59,114 @@ def test_folder_without_classes_and_class_without_images(make):
         read(root)
 
 
-def test_hidden_folders_and_other_files_are_no_classes_and_no_images(make):
+def test_what_counts_as_a_class_and_as_an_image(make, tmp_path):
+    """Not hidden folders and other files; folders within classes, GIFs, and what a link leads to."""
     root = make(images.make_image_tree, ["a", "b"], 1)
     (root / "train" / ".ipynb_checkpoints").mkdir()
     (root / "train" / "README.txt").touch()
     (root / "train" / "a" / "Thumbs.db").touch()
-    listing = read(root)
-    assert listing.classes == ("a", "b")
-    assert len(listing.train) == 2
-
-
-def test_folders_within_classes_and_gifs_count(make):
-    root = make(images.make_image_tree, ["a"], 1)
     images.save_image(root / "train" / "a" / "more" / "1.JPEG", 0, 1, (4, 4), 0)
     images.save_image(root / "train" / "a" / "2.gif", 0, 1, (4, 4), 0)
-    assert [label for _, label in read(root).train] == [0, 0, 0]
-
-
-def test_links_are_followed(make, tmp_path):
-    root = make(images.make_image_tree, ["a", "b"], 1)
-    elsewhere = tmp_path / "other disk"
-    (root / "train" / "a").rename(elsewhere)
-    (root / "train" / "a").symlink_to(elsewhere)
-    assert read(root).train[0] == (str(root / "train" / "a" / "0.jpg"), 0)
+    (root / "train" / "b").rename(tmp_path / "other disk")
+    (root / "train" / "b").symlink_to(tmp_path / "other disk")
+    listing = read(root)
+    assert listing.classes == ("a", "b")
+    assert [label for _, label in listing.train] == [0, 0, 0, 1]
+    assert listing.train[-1][0] == str(root / "train" / "b" / "0.jpg")
 
 
 # --------------------------------------------------------------------------------------------------
-# CUB
+# Folders without a split
 
 
-def test_labels_follow_the_class_list_not_the_numbers(make):
-    root = make(images.make_cub, 2, 1)
-    (root / "classes.txt").write_text("2 second\n1 first\n")
-    listing = read(root)
-    assert listing.classes == ("second", "first")
-    assert [label for _, label in listing.train] == [1, 0]
+def opened(folder, **options):
+    return open_splits(folder, train_transform=None, val_transform=None, **options)
+
+
+def paths(dataset) -> set[str]:
+    return {dataset.path(k) for k in range(len(dataset))}
+
+
+def test_a_flat_folder_is_split_by_class_and_seed(tmp_path):
+    images.make_image_tree(tmp_path, per_class=10, splits=("",))
+    splits = opened(tmp_path, val_share=0.3, seed=1)
+    assert (splits.name, splits.classes) == ("flat-folder", tuple(images.class_names(3)))
+    assert splits.train.labels.bincount().tolist() == [7, 7, 7]
+    assert splits.val.labels.bincount().tolist() == [3, 3, 3]
+    assert not paths(splits.train) & paths(splits.val)
+    assert paths(opened(tmp_path, val_share=0.3, seed=1).val) == paths(splits.val)
+    assert paths(opened(tmp_path, val_share=0.3, seed=2).val) != paths(splits.val)
+    assert opened(tmp_path, val_share=0.99).train.labels.bincount().tolist() == [1, 1, 1]
+    with pytest.raises(ValueError, match="share for validation must be between 0 and 1, got 1"):
+        opened(tmp_path, val_share=1)
+
+
+@pytest.mark.parametrize(
+    ("files", "found"),
+    [
+        (["train/1.jpg", "train/2.jpg", "bus/1.jpg", "bus/2.jpg"], ("bus", "train")),
+        ([f"{name}/{k}.jpg" for name in ("a", "train", "val") for k in (1, 2)], ("a", "train", "val")),
+        (["a/more/1.jpg", "a/more/2.jpg", "b/x/y/1.jpg", "b/2.gif"], ("a", "b")),
+        (["a/more/1.jpg", "a/more/2.jpg", "b/x/y/1.jpg", "b/x/2.jpg"], ("a", "b")),
+        (["a/1.jpg"], r"a has one image; a split .* needs two"),
+        (["train/a/1.jpg", "train/a/2.jpg", "train/b/1.jpg"], r"try .*train, which is flat-folder"),
+        (["train/a/1.jpg", "testing/a/2.jpg"], r"image-folder: no val or valid"),
+        (["train/1.jpg", "test/2.jpg"], "train has no class folders"),
+        (["cars_train/1.jpg", "cars_test/2.jpg"], "stanford-cars: no cars_train_annos.mat"),
+    ],
+)  # fmt: skip
+def test_ordinary_folders(files, found, tmp_path):
+    """Classes may have the names of splits; what is half of a known data set is no class."""
+    for file in files:
+        images.save_image(tmp_path / file, 0, 1, (4, 4), 0)
+    if isinstance(found, str):
+        with pytest.raises((ValueError, FileNotFoundError), match=found):
+            opened(tmp_path)
+    else:
+        splits = opened(tmp_path)
+        assert (splits.name, splits.classes) == ("flat-folder", found)
+        assert len(paths(splits.train) | paths(splits.val)) == len(files)
+
+
+@pytest.mark.parametrize("name", ["val", "valid", "validation", "test"])
+def test_names_of_the_validation_split(name, tmp_path):
+    images.make_image_tree(tmp_path, splits=("train", name))
+    images.make_image_tree(tmp_path, splits=("test",), per_class=2)  # the last that is looked for
+    assert len(opened(tmp_path).val) == 12
+
+
+def test_one_draw_serves_fractions_and_held_out_images():
+    labels = torch.tensor([0] * 10 + [1] * 40 + [2])
+    whole = TensorImages(torch.arange(51.0).reshape(51, 1, 1, 1), labels, lambda image: image)
+    some = part_of(whole, 0.2, seed=0)
+    assert some.labels.bincount().tolist() == [2, 8, 1]
+    assert [int(labels[int(image)]) for image, _ in some] == some.labels.tolist()
+    assert part_of(whole, 0.99, seed=0).labels.bincount().tolist() == [9, 39, 1]
+    negated = TensorImages(whole.images, labels, lambda image: -image)
+    held = hold_out(ImageSplits(whole, negated, ("a", "b", "c"), ""), 0.2)
+    assert torch.equal(held.val.indices, some.indices)
+    assert sorted([*held.train.indices.tolist(), *some.indices.tolist()]) == list(range(51))
+    assert float(held.val[1][0]) == -float(some[1][0])  # as validation sees it
+    data = ImageData(DataSettings("photo-patches", fraction=0.1))
+    assert len(data.splits.train) == 18 * 11
+    assert len(data.splits.val) == 3600
+
+
+def test_images_as_the_pretrained_network_expects_them(tmp_path):
+    images.make_image_tree(tmp_path)
+    data = ImageData(DataSettings(str(tmp_path), statistics="pretrained", crop=32))
+    data.adopt("vit_tiny_patch16_224")
+    assert (data.hparams["mean"], data.hparams["resize"]) == ([0.5, 0.5, 0.5], 248)
+    assert data.hparams["crop"] == 32  # what is given stays
+    image, _ = data.splits.val[0]
+    assert image.shape == (3, 32, 32)
+    assert image.min() >= -1  # (x - 0.5) / 0.5 of [0, 1]
+    assert image.max() <= 1
+    assert resolve({"data": {"statistics": "pretrained"}}).data.mean is None
+
+
+# --------------------------------------------------------------------------------------------------
+# CUB, Dogs and Cars
 
 
 @pytest.mark.parametrize(
@@ -104,18 +177,8 @@ def test_labels_follow_the_class_list_not_the_numbers(make):
         ("image_class_labels.txt", "3 2\n", "3 7\n", "classes that classes.txt does not name: 7"),
         ("train_test_split.txt", "4 0\n", "4 2\n", r"must say 1 \(train\) or 0 \(test\), got 2"),
         ("images.txt", "2 001", "1 001", r"images.txt, line 2 repeats a number, got '1 001.Bird"),
-        (
-            "images.txt",
-            "2 001",
-            "001",
-            r"images.txt, line 2 must be a number and a value, got '001",
-        ),
-        (
-            "images.txt",
-            "001.Bird_0/",
-            "../001.Bird_0/",
-            "images.txt names '../001.Bird_0/Bird_0_00",
-        ),
+        ("images.txt", "2 001", "001", r"line 2 must be a number and a value, got '001"),
+        ("images.txt", "001.Bird_0/", "../001.Bird_0/", "names '../001.Bird_0/Bird_0_00"),
     ],
 )
 def test_wrong_lists_of_birds(file, old, new, message, make):
@@ -125,51 +188,27 @@ def test_wrong_lists_of_birds(file, old, new, message, make):
         read(root)
 
 
-def test_blank_lines_and_spaces_in_names(make):
-    root = make(images.make_cub, 1, 1)
-    (root / "images.txt").write_text("1 a b/c d.jpg\r\n\r\n2 e.jpg\r\n\r\n", newline="")
-    assert read(root).train == [(str(root / "images" / "a b" / "c d.jpg"), 0)]
-
-
-# --------------------------------------------------------------------------------------------------
-# Dogs and Cars
-
-
-@pytest.mark.parametrize(
-    ("files", "labels", "message"),
-    [
-        (["a/1.jpg", "b/1.jpg"], [1, 1], "train_list.mat gives class 1 two folders, a and b"),
-        (["a/1.jpg", "a/2.jpg"], [1, 2], "must number the class folders 1, 2, .* got 1: a, 2: a"),
-        (["a/1.jpg", "b/1.jpg"], [1, 3], "must number the class folders 1, 2, .* got 1: a, 3: b"),
-        (["a/1.jpg", "b/1.jpg"], [0, 1], "train_list.mat must count classes from 1, got 0"),
-        (["a/1.jpg"], [1, 2], "train_list.mat has 1 files and 2 labels"),
-        (
-            ["a/../../1.jpg"],
-            [1],
-            "train_list.mat names 'a/../../1.jpg', which is not a path within",
-        ),
-        (["/etc/1.jpg"], [1], "names '/etc/1.jpg', which is not a path within"),
-    ],
-)
-def test_wrong_lists_of_dogs(files, labels, message, make):
-    root = make(images.make_dogs)
-    images.write_dog_list(root / "train_list.mat", files, labels)
-    images.write_dog_list(root / "test_list.mat", ["a/9.jpg"], [1])
-    with pytest.raises(ValueError, match=message):
-        read(root)
-
-
-def test_one_dog_each(make):
-    root = make(images.make_dogs)
-    images.write_dog_list(root / "train_list.mat", ["a/1.jpg"], [1])
-    images.write_dog_list(root / "test_list.mat", ["a/9.jpg"], [1])
+def test_labels_follow_the_class_list_and_names_may_have_spaces(make):
+    root = make(images.make_cub, 2, 1)
+    (root / "classes.txt").write_text("2 second\n1 first\n")
     listing = read(root)
-    assert listing.train == [(str(root / "Images" / "a" / "1.jpg"), 0)]
-    assert listing.classes == ("a",)
+    assert listing.classes == ("second", "first")
+    assert [label for _, label in listing.train] == [1, 0]
+    (root / "images.txt").write_text("1 a b/c d.jpg\r\n\r\n2 e\r\n3 f\r\n4 g\r\n\r\n", newline="")
+    assert read(root).train[0] == (str(root / "images" / "a b" / "c d.jpg"), 1)
 
 
-def test_damaged_and_foreign_matlab_files(make):
+def test_lists_of_dogs(make):
     root = make(images.make_dogs)
+    images.write_dog_list(root / "train_list.mat", ["b/1.jpg"], [1])
+    images.write_dog_list(root / "test_list.mat", ["a/9.jpg"], [2])
+    listing = read(root)
+    assert listing.train == [(str(root / "Images" / "b" / "1.jpg"), 1)]
+    assert listing.classes == ("a", "b")
+    for file in ("a/../../1.jpg", "/etc/1.jpg"):
+        images.write_dog_list(root / "train_list.mat", [file], [1])
+        with pytest.raises(ValueError, match=f"train_list.mat names '{file}', which is not a path"):
+            read(root)
     savemat(root / "train_list.mat", {"files": [1], "labels": [1]})
     with pytest.raises(ValueError, match=r"train_list.mat has no file_list, but files, labels"):
         read(root)
@@ -179,20 +218,18 @@ def test_damaged_and_foreign_matlab_files(make):
             read(root)
 
 
-def test_wrong_lists_of_cars(make):
+@pytest.mark.parametrize(
+    ("files", "labels", "message"),
+    [
+        (["1.jpg"], None, r"annotations in .*cars_train_annos.mat have no class"),
+        (["1.jpg", "2.jpg"], [3, 0], r"classes that cars_meta\.mat does not name: \[0, 3\]"),
+        ([r"..\1.jpg"], [1], "which is not a path within"),
+    ],
+)
+def test_wrong_lists_of_cars(files, labels, message, make):
     root = make(images.make_cars, 2, 1)
-    target = root / "devkit" / "cars_train_annos.mat"
-    images.write_car_list(target, ["1.jpg"], None)
-    with pytest.raises(ValueError, match=r"annotations in .*cars_train_annos.mat have no class"):
-        read(root)
-    images.write_car_list(target, ["1.jpg"], [3])
-    with pytest.raises(ValueError, match=r"beyond the 2 that cars_meta\.mat names"):
-        read(root)
-    savemat(target, {"annotations": [1, 2]})
-    with pytest.raises(ValueError, match=r"have no class and no fname"):
-        read(root)
-    images.write_car_list(target, [r"..\1.jpg"], [1])
-    with pytest.raises(ValueError, match=r"which is not a path within"):
+    images.write_car_list(root / "devkit" / "cars_train_annos.mat", files, labels)
+    with pytest.raises(ValueError, match=message):
         read(root)
 
 
@@ -200,8 +237,33 @@ def test_wrong_lists_of_cars(make):
 def test_paths_that_lead_out_of_the_root(name, tmp_path):
     with pytest.raises(ValueError, match=r"list.txt names .* which is not a path within"):
         inside(tmp_path, name, tmp_path / "list.txt")
+    assert inside(tmp_path, "a b/c.d/..x", tmp_path / "list.txt") == f"{tmp_path}/a b/c.d/..x"
 
 
-@pytest.mark.parametrize("name", ["x", "a/b.c/..x", "a b/x"])
-def test_paths_within_the_root(name, tmp_path):
-    assert inside(tmp_path, name, tmp_path / "list.txt") == f"{tmp_path}/{name}"
+# --------------------------------------------------------------------------------------------------
+# A bad image, from the command line to the loading process and back
+
+
+@pytest.mark.slow
+def test_the_command_names_a_bad_image_or_goes_on_without_it(tmp_path, capsys):
+    root = images.make_image_tree(tmp_path / "data", classes=2, per_class=3)
+    bad = root / "train" / "class01" / "1.jpg"
+    os.truncate(bad, 400)
+    run, options = str(tmp_path / "run"), ["data.batch_size=5", "data.workers=1", "data.resize=32"]
+    options += [
+        "model.backbone=test_resnet",
+        "model.milestones=null",
+        "data.crop=32",
+        "trainer.max_epochs=1",
+    ]
+    arguments = ["train", "resnet50-imagenet", "--method=gap", f"--data={root}", *options]
+    assert main([*arguments, f"--output={run}", "trainer.num_sanity_val_steps=0"]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith(f"rootpool: cannot decode {bad}")
+    assert "--on-bad-image skip" in error
+    assert main([*arguments, f"--output={run}", "--on-bad-image=skip"]) == 0
+    assert str(bad) in capsys.readouterr().err
+    # A run that was trained so is evaluated so, and an option decides otherwise.
+    for flags, code in (([], 0), (["--on-bad-image=raise"], 1)):
+        assert main(["evaluate", run, f"--data={root / 'train'}", *flags]) == code
+        assert str(bad) in capsys.readouterr().err

@@ -7,7 +7,7 @@ from PIL import Image
 
 from rootpool.train.data import (
     AUGMENTATIONS,
-    Look,
+    Preprocessing,
     cifar_transforms,
     fine_grained_transforms,
     imagenet_transforms,
@@ -160,7 +160,7 @@ def test_crop_larger_than_the_picture(make, arguments):
 @pytest.mark.parametrize("augment", AUGMENTATIONS)
 def test_augmentations_are_for_training_alone(augment):
     image = Image.fromarray(np.random.default_rng(0).integers(0, 256, (50, 60, 3), dtype=np.uint8))
-    train, val = resized_crop_transforms(crop=40, look=Look(augment=augment))
+    train, val = resized_crop_transforms(crop=40, look=Preprocessing(augment=augment))
     _, plain = resized_crop_transforms(crop=40)
     assert torch.equal(val(image), plain(image))
     results = []
@@ -175,7 +175,7 @@ def test_augmentations_are_for_training_alone(augment):
 def test_a_resized_crop_is_a_part_of_the_image():
     """A ramp from left to right stays one, over a part of its range."""
     ramp = np.broadcast_to(np.arange(200, dtype=np.uint8)[None, :, None], (200, 200, 3))
-    train, val = resized_crop_transforms(crop=64, look=Look(mean=[0, 0, 0], std=[1, 1, 1]))
+    train, val = resized_crop_transforms(crop=64, look=Preprocessing(mean=[0, 0, 0], std=[1, 1, 1]))
     torch.manual_seed(3)
     rows = 255 * train(Image.fromarray(ramp.copy()))[0].mean(0)
     assert rows.max() - rows.min() < 190

@@ -3,8 +3,7 @@
 from .decode import BadImageError, decode_image
 from .files import ON_BAD_IMAGE, ImageFiles, find_bad_images
 from .layouts import LAYOUTS, Layout, open_splits
-from .patches import EMBEDDED, PHOTO_PATCHES, photo_patches
-from .photographs import PHOTOGRAPHS, Photograph
+from .patches import EMBEDDED, PHOTO_PATCHES, PHOTOGRAPHS, photo_patches, photograph
 from .splits import (
     ImageSplits,
     LabelledImages,
@@ -17,7 +16,7 @@ from .splits import (
 from .transforms import (
     AUGMENTATIONS,
     TRANSFORMS,
-    Look,
+    Preprocessing,
     cifar_transforms,
     fine_grained_transforms,
     imagenet_transforms,
@@ -37,8 +36,7 @@ __all__ = [
     "ImageSplits",
     "LabelledImages",
     "Layout",
-    "Look",
-    "Photograph",
+    "Preprocessing",
     "SomeImages",
     "TensorImages",
     "Transform",
@@ -51,5 +49,6 @@ __all__ = [
     "open_splits",
     "part_of",
     "photo_patches",
+    "photograph",
     "resized_crop_transforms",
 ]

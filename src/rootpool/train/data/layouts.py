@@ -10,9 +10,18 @@ from pathlib import Path
 from rootpool.suggest import some_names
 
 from .files import ON_BAD_IMAGE
-from .flat import is_flat, read_flat
 from .pixels import HeldImages, read_cifar10
-from .readers import Listing, read_cars, read_cub, read_dogs, read_folders
+from .readers import (
+    VAL,
+    Listing,
+    is_flat,
+    read_cars,
+    read_cub,
+    read_dogs,
+    read_flat,
+    read_folders,
+    subfolders,
+)
 from .splits import ImageSplits, Transform
 
 __all__ = ["LAYOUTS", "Layout", "open_splits"]
@@ -74,7 +83,7 @@ LAYOUTS: list[Layout] = [
         read_cars,
     ),
     Layout("cifar-10", (("cifar-10-batches-py", "cifar-10-batches-bin"),), read_cifar10),
-    Layout("image-folder", (("train",), ("val", "valid", "validation", "test")), read_folders),
+    Layout("image-folder", (("train",), VAL), read_folders),
 ]
 
 
@@ -106,17 +115,12 @@ def open_splits(
     if on_bad_image not in ON_BAD_IMAGE:
         raise ValueError(f"on_bad_image must be {' or '.join(ON_BAD_IMAGE)}, got {on_bad_image!r}")
     root = Path(data).expanduser()
-    content: Listing | HeldImages
-    if is_flat(root) and not any(any(layout.find(root)) for layout in LAYOUTS):
-        layout: Layout = FLAT
-        content = read_flat(root, val_share, seed)
-    else:
-        layout, places = _recognise(root)
-        content = layout.read(*places)
-    for name, samples in (("training", content.train), ("validation", content.val)):
-        if not len(samples):
-            raise ValueError(f"{root} ({layout.name}) lists no {name} images")
+    layout, places = _recognise(root)
+    content = layout.read(*places, *((val_share, seed) if layout is FLAT else ()))
     train, val = content.open(train_transform, val_transform, on_bad_image)
+    for name, images in (("training", train), ("validation", val)):
+        if not len(images):
+            raise ValueError(f"{root} ({layout.name}) lists no {name} images")
     return ImageSplits(train, val, content.classes, layout.name)
 
 
@@ -127,21 +131,27 @@ def _recognise(root: Path) -> tuple[Layout, list[Path]]:
             f"data folder {root} {what}; give the folder that holds the data set"
         )
     matches = _matches(root)
-    if len(matches) == 1:
-        return matches[0]
-    if matches:
+    if len(matches) > 1:
         names = " and ".join(layout.name for layout, _ in matches)
         raise ValueError(f"{root} looks like {names}; move the files of one of them elsewhere")
-    raise FileNotFoundError(_nothing_recognised(root))
+    if not matches:
+        raise FileNotFoundError(_nothing_recognised(root))
+    return matches[0]
 
 
 def _matches(root: Path) -> list[tuple[Layout, list[Path]]]:
+    """The layouts that a folder has, with the places of their parts."""
     found = [(layout, layout.find(root)) for layout in LAYOUTS]
-    return [
+    whole = [
         (layout, [place for place in places if place is not None])
         for layout, places in found
         if None not in places
     ]
+    official = any(any(places) for layout, places in found if layout.read is not read_folders)
+    split = any(subfolders(place) for _, places in whole for place in places if place.is_dir())
+    if is_flat(root) and not official and not split:  # train and val may be names of classes
+        return [(FLAT, [root])]
+    return whole
 
 
 def _nothing_recognised(root: Path) -> str:

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
+import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor
 
-from .photographs import PHOTOGRAPHS
 from .splits import ImageSplits, TensorImages, Transform
 
-__all__ = ["EMBEDDED", "PHOTO_PATCHES", "photo_patches"]
+__all__ = ["EMBEDDED", "PHOTOGRAPHS", "PHOTO_PATCHES", "photo_patches", "photograph"]
 
 PHOTO_PATCHES = "photo-patches"
+# Authors and licences are in photographs/README.md.
+PHOTOGRAPHS = (
+    *("astronaut", "brick", "camera", "cell", "chelsea", "coffee", "coins", "grass", "gravel"),
+    *("hubble", "ihc", "moon", "motorcycle", "page", "retina", "rocket", "china", "flower"),
+)
 
 BLOCK, PATCH, CROP = 64, 32, 28  # pixels
 TRAIN, VAL = 112, 200  # patches per photograph
@@ -22,6 +29,16 @@ FLAT = 1.0
 CANDIDATES = 4  # positions looked at for each patch wanted; a sixth of the worst photograph is flat
 
 
+def photograph(name: str) -> Tensor:
+    """One of the embedded ``PHOTOGRAPHS`` in grey, ``(H, W)``, uint8.
+
+    >>> photograph("page").shape
+    torch.Size([191, 384])
+    """
+    with Image.open(Path(__file__).parent / "photographs" / f"{name}.png") as image:
+        return torch.from_numpy(np.array(image))
+
+
 def photo_patches(seed: int = 0) -> ImageSplits:
     """Grey patches of 18 photographs and textures; the label is the photograph.
 
@@ -29,7 +46,7 @@ def photo_patches(seed: int = 0) -> ImageSplits:
     validation. Patches of 32 pixels lie within one block each, so that no pixel is in both splits:
     112 per photograph for training and 200 for validation, 2016 and 3600 in all. Each has mean 0 and
     variance 1. Training sees a random crop of 28 pixels, flipped half of the time, validation the
-    centre. See :data:`PHOTOGRAPHS` for authors and licences.
+    centre.
 
     Args:
         seed: chooses blocks and patches; the same seed gives the same data.
@@ -45,7 +62,7 @@ def photo_patches(seed: int = 0) -> ImageSplits:
     return ImageSplits(
         train=_images(train, _random_crop),
         val=_images(val, _centre_crop),
-        classes=tuple(photo.name for photo in PHOTOGRAPHS),
+        classes=PHOTOGRAPHS,
         name=PHOTO_PATCHES,
     )
 
@@ -66,7 +83,7 @@ def _centre_crop(patch: Tensor) -> Tensor:
 def draw_patches(seed: int) -> tuple[Tensor, Tensor]:
     """Standardised patches by photograph: ``(18, 112, 32, 32)`` and ``(18, 200, 32, 32)``."""
     generator = torch.Generator().manual_seed(seed)
-    pieces = [cut_patches(photo.grey(), (TRAIN, VAL), generator) for photo in PHOTOGRAPHS]
+    pieces = [cut_patches(photograph(name), (TRAIN, VAL), generator) for name in PHOTOGRAPHS]
     train, val = (standardise(torch.stack(split)) for split in zip(*pieces, strict=True))
     return train, val
 

@@ -1,4 +1,4 @@
-"""Data sets that are small enough to be held in memory, and the reader of CIFAR-10."""
+"""CIFAR-10, which is small enough to be held in memory."""
 
 from __future__ import annotations
 
@@ -14,31 +14,22 @@ from torchvision.datasets import CIFAR10
 
 from .splits import LabelledImages, Transform
 
-__all__ = ["HeldImages", "PixelImages", "Pixels", "read_cifar10"]
+__all__ = ["HeldImages", "PixelImages", "read_cifar10"]
 
 Bytes = npt.NDArray[np.uint8]
+Pixels = tuple[Bytes, Bytes]  # images (n, height, width, 3), and the label of each
 
 SIDE = 32  # pixels
 PICKLES, BINARY = "cifar-10-batches-py", "cifar-10-batches-bin"
-
-
-@dataclass(frozen=True)
-class Pixels:
-    """Images as bytes, ``(n, height, width, 3)``, and the label of each."""
-
-    images: Bytes
-    labels: Bytes
-
-    def __len__(self) -> int:
-        return len(self.labels)
 
 
 class PixelImages(LabelledImages):
     """Images in memory, which the transform gets one by one, as it gets those of files."""
 
     def __init__(self, pixels: Pixels, transform: Transform) -> None:
-        super().__init__(torch.from_numpy(pixels.labels.astype(np.int64)))
-        self._images = pixels.images
+        images, labels = pixels
+        super().__init__(torch.from_numpy(labels.astype(np.int64)))
+        self._images = images
         self.transform = transform
 
     def __getitem__(self, index: int) -> tuple[Tensor, int]:
@@ -60,10 +51,6 @@ class HeldImages:
         return PixelImages(self.train, train_transform), PixelImages(self.val, val_transform)
 
 
-# --------------------------------------------------------------------------------------------------
-# CIFAR-10: five files for training and one for test, as pickles or as plain bytes
-
-
 def read_cifar10(folder: Path) -> HeldImages:
     """CIFAR-10 in one of its two official forms, which the name of the folder tells apart.
 
@@ -71,7 +58,7 @@ def read_cifar10(folder: Path) -> HeldImages:
     read by torchvision, which first compares the checksum of each file with the published one.
     ``cifar-10-batches-bin`` holds plain bytes.
     """
-    return {PICKLES: _pickles, BINARY: _binary}[folder.name](folder)
+    return _binary(folder) if folder.name == BINARY else _pickles(folder)
 
 
 def _pickles(folder: Path) -> HeldImages:
@@ -82,29 +69,26 @@ def _pickles(folder: Path) -> HeldImages:
             f"the files in {folder} are not those of CIFAR-10: one is missing, or its checksum is not the "
             f"published one ({error}); unpack cifar-10-python.tar.gz again, or use {BINARY}"
         ) from error
-    splits = [Pixels(split.data, np.array(split.targets, np.uint8)) for split in (train, test)]
+    splits = [(split.data, np.array(split.targets, np.uint8)) for split in (train, test)]
     return HeldImages(splits[0], splits[1], tuple(train.classes))
 
 
 def _binary(folder: Path) -> HeldImages:
-    lines = (folder / "batches.meta.txt").read_text(encoding="utf-8").splitlines()
-    names = [line.strip() for line in lines if line.strip()]
-    train = [_records(folder / f"data_batch_{k}.bin", len(names)) for k in range(1, 6)]
-    whole = Pixels(*(np.concatenate(part) for part in zip(*train, strict=True)))
-    return HeldImages(whole, Pixels(*_records(folder / "test_batch.bin", len(names))), tuple(names))
+    names = (folder / "batches.meta.txt").read_text(encoding="utf-8").split()
+    train = [folder / f"data_batch_{k}.bin" for k in range(1, 6)]
+    splits = [_records(files, len(names)) for files in (train, [folder / "test_batch.bin"])]
+    return HeldImages(splits[0], splits[1], tuple(names))
 
 
-def _records(path: Path, classes: int) -> tuple[Bytes, Bytes]:
-    """Images and labels of a file of records: the label, then all red, green and blue pixels."""
-    content = np.fromfile(path, np.uint8)
+def _records(files: list[Path], classes: int) -> Pixels:
+    """Images and labels of files of records: the label, then all red, green and blue pixels."""
     length = 1 + 3 * SIDE**2
-    if content.size % length:
+    content = np.concatenate([np.fromfile(file, np.uint8) for file in files])
+    if content.size % length or content[::length].max(initial=0) >= classes:
         raise ValueError(
-            f"{path} must consist of records of {length} bytes, got {content.size} bytes; "
-            "unpack cifar-10-binary.tar.gz again"
+            f"{files[0].parent} must have records of {length} bytes with labels of {classes} classes, got "
+            f"{content.size} bytes; unpack cifar-10-binary.tar.gz again"
         )
     records = content.reshape(-1, length)
-    labels, planes = records[:, 0].copy(), records[:, 1:].reshape(-1, 3, SIDE, SIDE)
-    if len(labels) and labels.max() >= classes:
-        raise ValueError(f"{path} has label {labels.max()}, but batches.meta.txt {classes} names")
-    return np.ascontiguousarray(planes.transpose(0, 2, 3, 1)), labels
+    planes = records[:, 1:].reshape(-1, 3, SIDE, SIDE)
+    return np.ascontiguousarray(planes.transpose(0, 2, 3, 1)), records[:, 0].copy()

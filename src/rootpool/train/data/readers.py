@@ -8,17 +8,34 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
 import numpy as np
+import torch
 from scipy.io import loadmat
 from torchvision.datasets.folder import IMG_EXTENSIONS, make_dataset
 
 from rootpool.suggest import some_names
 
 from .files import ImageFiles, Sample, without_bad_images
-from .splits import LabelledImages, Transform
+from .splits import LabelledImages, Transform, all_but, draw
 
-__all__ = ["Listing", "read_cars", "read_cub", "read_dogs", "read_folders"]
+__all__ = [
+    "Listing",
+    "is_flat",
+    "read_cars",
+    "read_cub",
+    "read_dogs",
+    "read_flat",
+    "read_folders",
+    "subfolders",
+]
 
 EXTENSIONS = (*IMG_EXTENSIONS, ".gif")
+VAL = (
+    "val",
+    "valid",
+    "validation",
+    "test",
+)  # names of the folder for validation, the first that is there
+SPLITS = ("train", "training", "testing", *VAL)
 
 
 @dataclass(frozen=True)
@@ -74,11 +91,53 @@ def read_classes(folder: Path, classes: Sequence[str]) -> list[Sample]:
 
 def class_folders(folder: Path) -> list[str]:
     """Names of the class folders in a folder, in order."""
-    names = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
-    names = [name for name in names if not name.startswith(".")]  # .ipynb_checkpoints
+    names = subfolders(folder)
     if not names:
         raise FileNotFoundError(f"{folder} has no class folders; expected {folder}/<class>/<image>")
     return names
+
+
+def subfolders(root: Path) -> list[str]:
+    """Names of the folders in a folder, in order, without hidden ones."""
+    names = sorted(entry.name for entry in root.iterdir() if entry.is_dir())
+    return [name for name in names if not name.startswith(".")]  # .ipynb_checkpoints
+
+
+def is_flat(root: Path) -> bool:
+    """Whether a folder holds class folders, without a split into training and validation.
+
+    ``train/1.jpg`` beside ``test/2.jpg`` are images without a class; ``train/cat/1.jpg`` is half of a data
+    set, and not an image of the class train.
+    """
+    if not root.is_dir():
+        return False
+    folders = [root / name for name in subfolders(root)]
+    splits = [folder for folder in folders if folder.name.lower() in SPLITS]
+    if any(_has_image(folder.iterdir()) for folder in folders):
+        return len(splits) < len(folders)
+    return len(folders) > 1 and not splits and all(_has_image(f.rglob("*")) for f in folders)
+
+
+def _has_image(files: Iterable[Path]) -> bool:
+    return any(file.suffix.lower() in EXTENSIONS for file in files)
+
+
+def read_flat(root: Path, val_share: float = 0.2, seed: int = 0) -> Listing:
+    """``<class>/<image>`` without a split: a share of each class, drawn by the seed, is for validation."""
+    if not 0 < val_share < 1:
+        raise ValueError(f"the share for validation must be between 0 and 1, got {val_share}")
+    classes = class_folders(root)
+    samples = read_classes(root, classes)
+    labels = torch.tensor([label for _, label in samples])
+    for label, count in enumerate(labels.bincount().tolist()):
+        if count < 2:
+            raise ValueError(
+                f"{root / classes[label]} has one image; a split into training and validation needs two or "
+                "more: add another, or remove the folder"
+            )
+    held = draw(labels, val_share, seed)
+    train, val = ([samples[k] for k in part] for part in (all_but(len(labels), held), held))
+    return Listing(train, val, tuple(classes))
 
 
 # --------------------------------------------------------------------------------------------------
@@ -127,71 +186,49 @@ def _table(path: Path) -> dict[str, str]:
 
 
 def read_dogs(train: Path, test: Path, images: Path) -> Listing:
-    """Stanford Dogs; the classes are the folders, for example ``n02085620-Chihuahua``."""
-    names: dict[int, str] = {}
-    splits = []
-    for path in (train, test):
-        files, labels = _matlab(path, "file_list", "labels")
-        splits.append(_samples(path, images, files, labels))
-        for file, label in zip(files, map(int, labels), strict=True):
-            folder = PurePosixPath(str(file)).parts[0]
-            if names.setdefault(label, folder) != folder:
-                raise ValueError(
-                    f"{path} gives class {label} two folders, {names[label]} and {folder}"
-                )
-    classes = tuple(names[label] for label in sorted(names))
-    if sorted(names) != list(range(1, len(names) + 1)) or len(set(classes)) < len(classes):
-        raise ValueError(
-            f"{train} and {test.name} must number the class folders 1, 2, ..., got "
-            f"{some_names([f'{label}: {names[label]}' for label in sorted(names)])}"
-        )
-    return Listing(splits[0], splits[1], classes)
+    """Stanford Dogs; the classes are the folders, for example ``n02085620-Chihuahua``, in their order."""
+    files = {path: [str(file) for file in _matlab(path, "file_list")] for path in (train, test)}
+    folders = sorted({PurePosixPath(file).parts[0] for path in files for file in files[path]})
+    splits = [
+        [
+            (inside(images, file, path), folders.index(PurePosixPath(file).parts[0]))
+            for file in files[path]
+        ]
+        for path in (train, test)
+    ]
+    return Listing(splits[0], splits[1], tuple(folders))
 
 
 def read_cars(
     train: Path, test: Path, meta: Path, train_images: Path, test_images: Path
 ) -> Listing:
-    """Stanford Cars; the classes are the ``class_names`` in ``cars_meta.mat``."""
-    (class_names,) = _matlab(meta, "class_names")
-    classes = tuple(str(name) for name in class_names)
+    """Stanford Cars; the classes are the ``class_names`` in ``cars_meta.mat``, counted from 1."""
+    classes = tuple(str(name) for name in _matlab(meta, "class_names"))
     splits = []
     for path, images in ((train, train_images), (test, test_images)):
-        (annotations,) = _matlab(path, "annotations")
-        missing = {"fname", "class"} - set(annotations.dtype.names or ())
-        if missing:
+        annotations = _matlab(path, "annotations")
+        if missing := {"fname", "class"} - set(annotations.dtype.names or ()):
             raise ValueError(
                 f"the annotations in {path} have no {' and no '.join(sorted(missing))}"
             )
-        samples = _samples(path, images, annotations["fname"], annotations["class"])
-        if samples and max(label for _, label in samples) >= len(classes):
-            raise ValueError(f"{path} has classes beyond the {len(classes)} that {meta.name} names")
-        splits.append(samples)
+        labels = [int(label) for label in annotations["class"]]
+        if unknown := sorted(set(labels) - set(range(1, len(classes) + 1))):
+            raise ValueError(f"{path} has classes that {meta.name} does not name: {unknown}")
+        files = (inside(images, str(file), path) for file in annotations["fname"])
+        splits.append([(file, k - 1) for file, k in zip(files, labels, strict=True)])
     return Listing(splits[0], splits[1], classes)
 
 
-def _matlab(path: Path, *keys: str) -> list[Any]:
-    """Arrays of a MATLAB file, each as one row."""
+def _matlab(path: Path, key: str) -> Any:
+    """An array of a MATLAB file, as one row."""
     try:
         content = loadmat(path, squeeze_me=True)
     except Exception as error:  # whatever a damaged file makes of the parser
         raise ValueError(f"cannot read {path} as a MATLAB file ({error})") from error
-    if missing := [key for key in keys if key not in content]:
-        found = [key for key in content if not key.startswith("__")]
-        raise ValueError(f"{path} has no {' and no '.join(missing)}, but {some_names(found)}")
-    return [np.atleast_1d(content[key]) for key in keys]
-
-
-def _samples(path: Path, images: Path, files: Iterable[Any], labels: Iterable[Any]) -> list[Sample]:
-    """Files with their labels, which MATLAB counts from 1."""
-    files, labels = list(files), [int(label) for label in labels]
-    if len(files) != len(labels):
-        raise ValueError(f"{path} has {len(files)} files and {len(labels)} labels")
-    if labels and min(labels) < 1:
-        raise ValueError(f"{path} must count classes from 1, got {min(labels)}")
-    return [
-        (inside(images, str(file), path), label - 1)
-        for file, label in zip(files, labels, strict=True)
-    ]
+    if key not in content:
+        found = [name for name in content if not name.startswith("__")]
+        raise ValueError(f"{path} has no {key}, but {some_names(found)}")
+    return np.atleast_1d(content[key])
 
 
 def inside(root: Path, name: str, source: Path) -> str:

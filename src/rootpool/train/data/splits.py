@@ -18,6 +18,8 @@ __all__ = [
     "SomeImages",
     "TensorImages",
     "Transform",
+    "all_but",
+    "draw",
     "hold_out",
     "part_of",
 ]
@@ -72,15 +74,32 @@ class SomeImages(LabelledImages):
         return self.images.path(int(self.indices[index]))  # type: ignore[attr-defined]
 
 
-def part_of(images: LabelledImages, fraction: float, seed: int) -> SomeImages:
-    """A share of the images of each class, at least one, drawn by the seed."""
+def draw(labels: Tensor, share: float, seed: int) -> Tensor:
+    """Indices, in order, of a share of the samples of each class, drawn by the seed.
+
+    At least one of each class is drawn and, if there are several, one is left.
+
+    >>> draw(torch.tensor([0] * 10 + [1, 1]), 0.3, seed=0).bucketize(torch.tensor([10])).bincount()
+    tensor([3, 1])
+    """
     generator = torch.Generator().manual_seed(seed)
-    kept = []
-    for label in images.labels.unique():
-        members = (images.labels == label).nonzero()[:, 0]
-        count = max(round(fraction * len(members)), 1)
-        kept.append(members[torch.randperm(len(members), generator=generator)[:count]])
-    return SomeImages(images, torch.cat(kept).sort().values)
+    drawn = []
+    for label in labels.unique():
+        members = (labels == label).nonzero()[:, 0]
+        count = max(min(round(share * len(members)), len(members) - 1), 1)
+        drawn.append(members[torch.randperm(len(members), generator=generator)[:count]])
+    return torch.cat(drawn).sort().values
+
+
+def all_but(length: int, indices: Tensor) -> Tensor:
+    """The other indices below ``length``."""
+    kept = torch.ones(length, dtype=torch.bool).index_fill_(0, indices, False)
+    return kept.nonzero()[:, 0]
+
+
+def part_of(images: LabelledImages, fraction: float, seed: int) -> SomeImages:
+    """A share of the images of each class, drawn by the seed."""
+    return SomeImages(images, draw(images.labels, fraction, seed))
 
 
 @dataclass(frozen=True)
@@ -101,13 +120,13 @@ class ImageSplits:
 
 
 def hold_out(splits: ImageSplits, share: float) -> ImageSplits:
-    """The training images alone, with a share of each class, drawn at random, in the place of validation.
+    """Split the training images, a share of each class for validation.
 
     For the choice of settings. The draw is always the same, so that seeds can be compared.
     """
     images = splits.train
-    held = part_of(images, share, seed=0).indices
-    rest = torch.ones(len(images), dtype=torch.bool).index_fill_(0, held, False).nonzero()[:, 0]
+    held = draw(images.labels, share, seed=0)
     seen_as_val = copy.copy(images)
     seen_as_val.transform = splits.val.transform  # type: ignore[attr-defined]
-    return replace(splits, train=SomeImages(images, rest), val=SomeImages(seen_as_val, held))
+    rest = SomeImages(images, all_but(len(images), held))
+    return replace(splits, train=rest, val=SomeImages(seen_as_val, held))

@@ -22,7 +22,7 @@ from .splits import Transform
 __all__ = [
     "AUGMENTATIONS",
     "TRANSFORMS",
-    "Look",
+    "Preprocessing",
     "cifar_transforms",
     "fine_grained_transforms",
     "imagenet_transforms",
@@ -47,7 +47,7 @@ AUGMENTATIONS: dict[str, Callable[[], torch.nn.Module]] = {
 
 
 @dataclass(frozen=True)
-class Look:
+class Preprocessing:
     """What all transforms share: how images are resized, changed at random, and normalised.
 
     Args:
@@ -89,11 +89,11 @@ class Look:
         return v2.Resize(_pair(size), interpolation=self.mode)
 
 
-PLAIN = Look()
+PLAIN = Preprocessing()
 
 
 def imagenet_transforms(
-    resize: Size = 256, crop: int = 224, look: Look = PLAIN
+    resize: Size = 256, crop: int = 224, look: Preprocessing = PLAIN
 ) -> tuple[Transform, Transform]:
     """Training: resize, random crop, random flip; validation: resize, centre crop.
 
@@ -113,7 +113,7 @@ def imagenet_transforms(
 
 
 def fine_grained_transforms(
-    resize: Size | None = None, crop: int = 448, look: Look = PLAIN
+    resize: Size | None = None, crop: int = 448, look: Preprocessing = PLAIN
 ) -> tuple[Transform, Transform]:
     """Training: resize, centre crop, random flip; validation: the same without the flip.
 
@@ -139,7 +139,7 @@ def fine_grained_transforms(
 
 
 def cifar_transforms(
-    resize: Size = 32, crop: int = 32, look: Look = PLAIN
+    resize: Size = 32, crop: int = 32, look: Preprocessing = PLAIN
 ) -> tuple[Transform, Transform]:
     """Training: a random crop of the image within a black margin, random flip; validation: the image.
 
@@ -189,7 +189,7 @@ class _Small:
 
 
 def resized_crop_transforms(
-    resize: Size | None = None, crop: int = 224, look: Look = PLAIN
+    resize: Size | None = None, crop: int = 224, look: Preprocessing = PLAIN
 ) -> tuple[Transform, Transform]:
     """Training: a random part of the image, resized to the crop, and a flip; validation: as for ImageNet.
 
