@@ -12,12 +12,7 @@ from pathlib import Path
 
 from rootpool.linalg import RULES
 from rootpool.nn import METHODS
-from rootpool.report import anchor
 from rootpool.train.data import LAYOUTS
-from studies.paper.entries import ENTRIES
-from studies.paper.plan import MINIATURES
-from studies.paper.recorded import NETWORKS, NOT_MEASURED, recorded_verdicts
-from studies.paper.report import MARKS
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -83,28 +78,8 @@ def birds() -> str:
     return "\n".join(rows) + "\n"
 
 
-def paper() -> str:
-    """Our verdicts on figures, tables and text of the paper, with a column per miniature.
-
-    What a miniature does not measure has the verdict of another network, and a link to its page.
-    """
-    entries = [entry for entry in ENTRIES.values() if entry.kind != "theory"]
-    columns = [NETWORKS[family] for family in MINIATURES]
-    lines = [f"| entry | claim | {' | '.join(columns)} |", "|---" * (2 + len(columns)) + "|"]
-    for entry in entries:
-        found = recorded_verdicts(entry.name)
-        elsewhere = {n: w for n, w in found.items() if n not in columns and w != NOT_MEASURED}
-        cells, page = [f"{MARKS[found[n]]} {found[n]}" for n in columns], "paper"
-        if elsewhere and {found[n] for n in columns} == {NOT_MEASURED}:
-            (network, word), *_ = elsewhere.items()
-            cells, page = [f"{MARKS[word]} {word} ({network})", ""], "paper-birds"
-        link = f"[{entry.title}](docs/{page}.md#{anchor(entry.title)})"
-        lines.append(f"| {link} | {entry.claim} | {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
-
-
 TABLES = {
-    README: {"rules": rules, "methods": methods, "speed": speed, "birds": birds, "paper": paper},
+    README: {"rules": rules, "methods": methods, "speed": speed, "birds": birds},
     DATA: {"layouts": layouts},
 }
 
