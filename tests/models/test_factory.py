@@ -314,7 +314,7 @@ def test_impossible_options(name, options, error, message):
 
 
 def test_reduction_where_it_has_no_place():
-    with pytest.raises(ValueError, match="set it in the module itself"):
+    with pytest.raises(ValueError, match="set it in the pool itself"):
         create_model("patchnet", CovariancePool(64), reduction=8)
     with pytest.raises(ValueError, match="original pooling of this network has no reduction"):
         create_model("paper/alexnet", "gap", 2, reduction=8)

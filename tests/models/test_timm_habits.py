@@ -15,7 +15,7 @@ from rootpool.models import (
     pretrained_input,
     save_checkpoint,
 )
-from rootpool.nn import Length
+from rootpool.nn import Branch, Length
 
 TINY = "test_resnet"
 IMAGES = torch.randn(3, 3, 64, 64, generator=torch.Generator().manual_seed(0))
@@ -140,17 +140,25 @@ def test_activations_are_recomputed_on_demand(model):
 
 
 @pytest.mark.parametrize(
-    ("name", "frozen", "learning"),
+    ("name", "last", "frozen", "learning"),
     [
-        (TINY, "layer1.0.conv1.weight", "layer2.0.conv1.weight"),
-        ("torchvision/resnet18", "layer1.0.conv1.weight", "layer2.0.conv1.weight"),
-        ("torchvision/mobilenet_v2", "features.1.conv.0.0.weight", "features.2.conv.0.0.weight"),
+        (TINY, "layer1", "layer1.0.conv1.weight", "layer2.0.conv1.weight"),
+        ("torchvision/resnet18", "layer1", "layer1.0.conv1.weight", "layer2.0.conv1.weight"),
+        (
+            "torchvision/mobilenet_v2",
+            "features.1",
+            "features.1.conv.0.0.weight",
+            "features.2.conv.0.0.weight",
+        ),
     ],
 )
-def test_first_stages_are_frozen_with_their_statistics(name, frozen, learning):
-    model = create_model(name, num_classes=2, reduction=4)
-    model.freeze(2)
-    body = dict(model.backbone.body.named_parameters())
+@pytest.mark.parametrize("branches", [False, True])
+def test_first_modules_are_frozen_with_their_statistics(name, last, frozen, learning, branches):
+    pool = [Branch("last", reduction=4), Branch("average", "gap")] if branches else "exact"
+    model = create_model(name, pool, num_classes=2, reduction=None if branches else 4)
+    model.freeze(last)
+    prefix = model.backbone.prefix
+    body = {key.removeprefix(prefix): p for key, p in model.backbone.named_parameters()}
     assert not body[frozen].requires_grad
     assert body[learning].requires_grad
     norms = [m for m in model.backbone.modules() if isinstance(m, nn.BatchNorm2d)]
@@ -171,9 +179,9 @@ def test_freezing_the_whole_backbone_and_what_cannot_be_frozen():
         "pool",
         "classifier",
     }
-    for wrong in ("head", 99, 0):
-        with pytest.raises(ValueError, match="how many of its 5 stages"):
-            model.freeze(wrong)
+    model.unfreeze()
+    with pytest.raises(ValueError, match=r"last module that is frozen, .* got 'head'"):
+        model.freeze("head")
 
 
 def test_weight_decay_spares_norms_biases_and_what_timm_names():

@@ -24,7 +24,8 @@ class Noisy(TensorDataset):
 
 
 def loader(length=23, batch_size=4, seed=7, **options) -> ResumableLoader:
-    return ResumableLoader(Noisy(length), EpochBatches(length, batch_size, seed), **options)
+    batches = EpochBatches(length, batch_size, seed)
+    return ResumableLoader(SeededDataset(Noisy(length), seed), batches, **options)
 
 
 def epochs(count: int, source: ResumableLoader) -> list[torch.Tensor]:

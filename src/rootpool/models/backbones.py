@@ -87,6 +87,8 @@ class Backbone(nn.Module):
         pretrained_cfg: what else timm says of those images: mean, standard deviation, crop.
     """
 
+    prefix = "body."  # before the names that the network has for its modules
+
     def __init__(
         self,
         body: nn.Module,

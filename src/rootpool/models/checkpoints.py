@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import re
 from collections.abc import Mapping
@@ -45,11 +44,20 @@ def save_checkpoint(
     """
     text = dict(metadata or {})
     if model.spec is not None:
-        method = getattr(model.pool, "method", model.spec.pool)
-        spec = replace(model.spec, pool=method, num_classes=model.num_classes)
+        spec = replace(model.spec, pool=_pool_now(model), num_classes=model.num_classes)
         if model.has_own_layers:  # others cannot be made again from a description
             text[_SPEC] = spec.to_json()
     write_tensors(model.state_dict(), path, text)
+
+
+def _pool_now(model: PooledClassifier) -> Any:
+    """The pool of the spec, with the methods that are in use now."""
+    pool: Any = model.pool
+    made = model.spec.pool  # type: ignore[union-attr]
+    if isinstance(made, tuple):
+        pairs = zip(made, pool.pools, strict=True)
+        return tuple(replace(branch, pool=each.method) for branch, each in pairs)
+    return getattr(pool, "method", made)
 
 
 def load_checkpoint(
@@ -118,23 +126,14 @@ def _make(
         )
     spec = ModelSpec.from_json(rest[_SPEC])
     refuse_hub(spec.name)
-    make = functools.partial(
-        create_model,
-        spec.name,
-        spec.pool if pool is None else pool,
-        reduction=spec.reduction,
-        compute_dtype=spec.compute_dtype,
-        output=spec.output,
-        scaling=spec.scaling,
-        drop_rate=spec.drop_rate,
-        tokens=spec.tokens,
-        channel_dropout=spec.channel_dropout,
-        **{**spec.options, **options},
-    )
+    asked = {} if pool is None else {"pool": pool}
+    arguments = {**vars(spec), **asked, **spec.options, **options}
+    del arguments["options"]
     with torch.device("meta"):  # without memory: first check that the description fits the weights
-        expected = make(num_classes=spec.num_classes).state_dict()
+        expected = create_model(**arguments).state_dict()
     check_fit(expected, tensors, os.fspath(path))
-    return make(num_classes=spec.num_classes if num_classes is None else num_classes)
+    classes = {} if num_classes is None else {"num_classes": num_classes}
+    return create_model(**{**arguments, **classes})
 
 
 def _load(

@@ -147,16 +147,15 @@ class PooledClassifier(nn.Module):
         names: set[str] = getattr(body, "no_weight_decay", set)()
         return {f"backbone.body.{name}" for name in names}
 
-    def freeze(self, what: str | int = "backbone") -> None:
-        """Leave the backbone, or its first stages, as they are: no gradient, no new statistics.
+    def freeze(self, what: str = "backbone") -> None:
+        """Leave the backbone, or its first modules, as they are: no gradient, no new statistics.
 
         Args:
-            what: ``"backbone"``, or how many of its stages, the stem counted as the first, or the name of
-                its last module that is frozen, such as ``"layer3.0"``.
+            what: ``"backbone"``, or the name of its last module that is frozen, such as ``"layer3.0"``.
 
         >>> from rootpool.models import create_model
         >>> model = create_model("resnet18", num_classes=5)
-        >>> model.freeze(2)
+        >>> model.freeze("layer1")
         >>> model.backbone.body.layer2[0].conv1.weight.requires_grad
         True
         >>> model.backbone.body.layer1[0].bn1.training

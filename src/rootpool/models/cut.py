@@ -2,73 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch import Tensor, fx, nn
 
-from .backbones import Backbone, Features, features_of
-from .stages import Stages, extract
+from .backbones import Backbone, Features
+from .stages import LAST, Stages, WithoutLayout, extract
 
 __all__ = ["split_at_frozen"]
 
 
-def split_at_frozen(backbone: Backbone) -> tuple[Stages, nn.Module]:
-    """The frozen beginning of a backbone, images to ``{name: map}``, and the rest, that map to the features.
+def split_at_frozen(backbone: Backbone | Stages) -> tuple[Stages, nn.Module]:
+    """The frozen beginning of a backbone, images to ``{stage: map}``, and the rest, these to the features.
 
     Both share their layers with the backbone. The output of the first part never changes, so it can be
     cached, and only the second part is trained.
 
     Args:
-        backbone: of a network whose :meth:`~rootpool.models.PooledClassifier.freeze` was called.
+        backbone: of a network whose :meth:`~rootpool.models.PooledClassifier.freeze` was called. One with
+            several stages must be frozen as a whole.
 
     >>> import torch
     >>> from rootpool.models import create_model
     >>> model = create_model("resnet18", num_classes=5).eval()
-    >>> model.freeze(3)
+    >>> model.freeze("layer2")
     >>> first, rest = split_at_frozen(model.backbone)
     >>> images = torch.randn(2, 3, 64, 64)
     >>> {name: tuple(map.shape) for name, map in first(images).items()}
     {'body.layer2': (2, 128, 8, 8)}
-    >>> torch.allclose(rest(first(images)["body.layer2"]), model.backbone(images), atol=1e-4)
+    >>> torch.allclose(rest(first(images)), model.backbone(images), atol=1e-4)
     True
     """
-    network = _WithoutLayout(backbone)
-    learns = {name: parameter.requires_grad for name, parameter in network.named_parameters()}
+    learns = {name: parameter.requires_grad for name, parameter in backbone.named_parameters()}
+    if isinstance(backbone, Stages) and not any(learns.values()):
+        return backbone, nn.Identity()
+    if isinstance(backbone, Stages):
+        raise ValueError("several stages are pooled, and not all are frozen; freeze the backbone")
+    network = WithoutLayout(backbone)
     if not any(learns.values()):
-        return Stages(network, ["last"]), Compose(nn.Identity(), backbone.layout)
+        return Stages(network, [LAST]), _Rest(nn.Identity(), backbone.layout)
     frozen = list(learns)[: list(learns.values()).index(True)]
     if not frozen:
         raise ValueError(
             "nothing is frozen at the beginning of the backbone; freeze its first stages"
         )
     name = _outermost(frozen[-1], [name for name in learns if learns[name]])
-    return Stages(network, [name]), Compose(Tail(network, name, backbone), backbone.layout)
+    return Stages(network, [name]), _Rest(Tail(network, name, backbone), backbone.layout)
 
 
-class _WithoutLayout(nn.Module):
-    """A backbone up to the one map that its layout takes apart, which is what can be traced."""
+class _Rest(nn.Module):
+    """From the one map of the frozen stages to the features."""
 
-    def __init__(self, backbone: Backbone) -> None:
+    def __init__(self, tail: nn.Module, layout: Callable[[Tensor], Features]) -> None:
         super().__init__()
-        self.body = backbone.body
-        self.input_size = backbone.input_size
-        self.training = backbone.training
+        self.tail = tail
+        self.layout = layout
 
-    def forward(self, images: Tensor) -> Tensor:
-        return features_of(self.body)(images)
-
-
-class Compose(nn.Module):
-    """A module, and a function of what it gives."""
-
-    def __init__(self, first: nn.Module, second: Callable[[Tensor], Features]) -> None:
-        super().__init__()
-        self.first = first
-        self.second = second
-
-    def forward(self, features: Tensor) -> Features:
-        return self.second(self.first(features))
+    def forward(self, maps: Mapping[str, Tensor]) -> Features:
+        (features,) = maps.values()
+        return self.layout(self.tail(features))
 
 
 def _outermost(last: str, learning: list[str]) -> str:
@@ -95,7 +88,7 @@ class Tail(nn.Module):
 
     def __init__(self, network: nn.Module, after: str, like: nn.Module | None = None) -> None:
         super().__init__()
-        extracted: Any = extract(network, (after, "last"))
+        extracted: Any = extract(network, {after: after, LAST: LAST})
         # Held apart from the registered modules: these are the network's, which sets their modes.
         self._graphs = tuple(
             fx.GraphModule(extracted, _beginning_at(graph, after))
@@ -117,7 +110,7 @@ def _beginning_at(graph: fx.Graph, after: str) -> fx.Graph:
     with graph.inserting_before(images):
         features = graph.placeholder("features")
     start.replace_all_uses_with(features)
-    output.args = (maps["last"],)
+    output.args = (maps[LAST],)
     graph.eliminate_dead_code()
     if images.users:
         names = ", ".join(str(node) for node in images.users)

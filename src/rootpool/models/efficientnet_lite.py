@@ -1,24 +1,16 @@
-"""EfficientNet-Lite0, 1 and 2 with ImageNet weights that come from packages instead of a download."""
+"""ImageNet weights of EfficientNet-Lite0, 1 and 2, which come from packages instead of a download."""
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
 
 import timm
 import torch
-from timm.data.config import resolve_data_config
-from timm.data.transforms_factory import create_transform
-from torch import Tensor, nn
+from torch import Tensor
 
 from .files import read_tensors
 
-__all__ = [
-    "EFFICIENTNET_LITE",
-    "efficientnet_lite",
-    "efficientnet_lite_transform",
-    "efficientnet_lite_weights",
-]
+__all__ = ["EFFICIENTNET_LITE", "efficientnet_lite_weights"]
 
 EFFICIENTNET_LITE = tuple(f"tf_efficientnet_lite{size}" for size in range(3))  # timm's names
 
@@ -59,32 +51,3 @@ def _renamed(
                 f"version of the package {package}"
             )
     return dict(zip(expected, given.values(), strict=True))
-
-
-def efficientnet_lite(size: int = 0, **options: Any) -> nn.Module:
-    """timm's ``tf_efficientnet_lite0`` (or 1, or 2) with ImageNet weights.
-
-    Args:
-        size: which of them.
-        options: of ``timm.create_model``. ``num_classes=0, global_pool=""`` returns the feature maps of
-            the last layer, and ``features_only=True`` those of several stages. A number of classes
-            other than 1000 gives a new classifier.
-    """
-    source = {"state_dict": efficientnet_lite_weights(size)}
-    model: nn.Module = timm.create_model(
-        EFFICIENTNET_LITE[size], pretrained=True, pretrained_cfg_overlay=source, **options
-    )
-    return model
-
-
-def efficientnet_lite_transform(image_size: int = 224, **options: Any) -> Any:
-    """The transform of their training: pixels x from 0 to 255 become ``x / 127.5 - 1``.
-
-    Args:
-        image_size: side of the square crop.
-        options: of ``timm.data.create_transform``: ``crop_pct``, ``is_training``, ...
-    """
-    published = timm.get_pretrained_cfg(EFFICIENTNET_LITE[0])
-    assert published is not None
-    config = resolve_data_config({"img_size": image_size}, pretrained_cfg=published.to_dict())
-    return create_transform(**(config | options))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import fnmatch
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,15 +15,24 @@ import torch
 from timm.data.config import resolve_data_config
 from torch import Tensor, nn
 
-from rootpool.nn import AveragePool, BranchPool, Method, Scaling, make_pool, resolve_pool
+from rootpool.nn import (
+    AveragePool,
+    Branch,
+    BranchPool,
+    Method,
+    Scaling,
+    make_pool,
+    resolve_pool,
+)
 from rootpool.suggest import unknown_name
 
-from .backbones import BRANCHES, PATCHES
+from .backbones import BRANCHES, PATCHES, Backbone
 from .classifier import PooledClassifier
 from .efficientnet_lite import EFFICIENTNET_LITE, efficientnet_lite_weights
 from .files import read_tensors
 from .presets import PRESETS, Parts
 from .spec import ModelSpec
+from .stages import Stages
 from .timm_backbones import architecture_of, is_timm_name, timm_backbone
 from .torchvision_backbones import (
     IMAGENET,
@@ -82,7 +92,7 @@ def pretrained_input(name: str) -> dict[str, Any]:
 
 def create_model(
     name: str,
-    pool: str | Method | nn.Module = "exact",
+    pool: str | Method | Sequence[Branch] | nn.Module = "exact",
     num_classes: int = 1000,
     *,
     reduction: int | None = None,
@@ -104,12 +114,13 @@ def create_model(
             from the Hugging Face hub.
         pool: a name in ``METHODS``, a method with its parameters, ``"gap"``, or any module that
             maps a feature map to ``(B, out_features)`` and has ``out_features``. ``"gap"`` is average
-            pooling without reduction, or AlexNet's own pooling for ``paper/alexnet``.
+            pooling without reduction, or AlexNet's own pooling for ``paper/alexnet``. A list of
+            :class:`rootpool.nn.Branch` pools several stages, side by side, for one classifier.
         num_classes: outputs; 0 for the pooled vectors themselves.
         reduction: channels after a 1x1 convolution before the covariance; 0 for no reduction. None
             stands for the preset's, or for 256 if the backbone is wider, as in the paper (not for gap).
         compute_dtype: the precision of covariance and normalisation; None for float64 where the device
-            has it. This, ``output``, ``scaling`` and ``drop`` are for pools given by name.
+            has it. This, ``output``, ``scaling`` and ``channel_dropout`` are for pools given by name.
         output: ``"triangle"``, ``"isometric"`` or ``"matrix"``, as in :class:`rootpool.nn.CovariancePool`.
         scaling: of the pooled vectors, such as ``rootpool.nn.Length(1.0)``.
         channel_dropout: ``"adaptive"`` for :class:`rootpool.nn.AdaptiveChannelDropout` of the features before
@@ -134,17 +145,20 @@ def create_model(
     >>> model(torch.randn(2, 1, 28, 28)).shape
     torch.Size([2, 18])
     >>> model.pool.method = "exact"
+    >>> roots = [Branch("3", reduction=16), Branch("last", "isqrt-cov")]
+    >>> create_model("patchnet", roots, num_classes=18)(torch.randn(2, 1, 28, 28)).shape
+    torch.Size([2, 18])
     """
     if not isinstance(num_classes, int) or num_classes < 0:
         raise ValueError(f"num_classes must be an integer from 0 on, got {num_classes!r}")
     parts = _parts(name, pretrained, weights, tokens, backbone_options)
-    preset = PRESETS.get(name)
-    default = preset.reduction if preset else REDUCTION
+    default = PRESETS[name].reduction if name in PRESETS else REDUCTION
     spec = None
     if not isinstance(pool, nn.Module):
+        pool = _resolved(pool)
         spec = ModelSpec(
             architecture_of(name, parts.backbone),  # a file must not ask a hub for anything
-            resolve_pool(pool),
+            pool,
             num_classes,
             reduction,
             backbone_options,
@@ -158,57 +172,74 @@ def create_model(
     options = {
         "compute_dtype": compute_dtype,
         "output": output,
-        "scaling": scaling,
         "channel_dropout": channel_dropout,
     }
-    head = _pool(pool, parts, reduction, default, options)
-    if tokens == BRANCHES:
-        head = _beside_first_order(head, parts.backbone.num_features, pool)
-    classifier = parts.classifier(head.out_features, num_classes)  # type: ignore[arg-type]
-    return PooledClassifier(parts.backbone, head, classifier, spec, drop_rate)
-
-
-def _beside_first_order(
-    head: nn.Module, channels: int, pool: str | Method | nn.Module
-) -> nn.Module:
-    """The class token, or an average, and a covariance: a linear layer of both is a sum of two layers."""
-    if isinstance(pool, nn.Module) or pool == "gap":
-        raise ValueError(
-            f"tokens={BRANCHES!r} puts the class token beside a covariance, and needs a pool of METHODS; "
-            "for others give a BranchPool to PooledClassifier"
+    backbone: Backbone | Stages = parts.backbone
+    head: nn.Module
+    if isinstance(pool, tuple):
+        _refuse(tokens=tokens != PATCHES, reduction=reduction, scaling=scaling)
+        backbone = Stages(parts.backbone, dict.fromkeys(branch.stage for branch in pool))
+        head = BranchPool(
+            (branch.stage, _pool(branch, backbone.channels[branch.stage], default, options))
+            for branch in pool
         )
-    return BranchPool([("class", AveragePool(channels)), ("patches", head)])
+    elif isinstance(pool, nn.Module):
+        given = {key: value not in (None, "triangle") for key, value in options.items()}
+        _refuse(reduction=reduction is not None, scaling=scaling, **given)
+        head = _checked(pool, backbone.num_features)
+    elif pool == "gap" and parts.vanilla is not None:
+        if reduction or channel_dropout:
+            extra = "reduction" if reduction else "channel_dropout"
+            raise ValueError(f"the original pooling of this network has no {extra}; leave it out")
+        head = parts.vanilla
+    else:
+        branch = Branch("", pool, reduction, scaling)
+        head = _pool(branch, backbone.num_features, default, options)
+    if tokens == BRANCHES:
+        if spec is None or pool == "gap":
+            raise ValueError(
+                f"tokens={BRANCHES!r} puts the class token beside a covariance, and needs a pool of METHODS; "
+                "for others give a BranchPool to PooledClassifier"
+            )
+        # A linear layer of both is a sum of two layers.
+        head = BranchPool([("class", AveragePool(backbone.num_features)), ("patches", head)])
+    classifier = parts.classifier(head.out_features, num_classes)  # type: ignore[arg-type]
+    return PooledClassifier(backbone, head, classifier, spec, drop_rate)
+
+
+def _resolved(pool: str | Method | Sequence[Branch]) -> str | Method | tuple[Branch, ...]:
+    if isinstance(pool, str | Method):
+        return resolve_pool(pool)
+    return tuple(replace(branch, pool=resolve_pool(branch.pool)) for branch in pool)
+
+
+def _refuse(**given: Any) -> None:
+    """Raise for options that belong to a pool which is given as a module or as branches."""
+    names = [name for name, value in given.items() if value]
+    if names:
+        what = f"{', '.join(names)} is for pools given by name"
+        raise ValueError(f"{what}; set it in the pool itself")
+
+
+def _checked(pool: nn.Module, channels: int) -> nn.Module:
+    if not isinstance(getattr(pool, "out_features", None), int):
+        raise TypeError(f"a pool needs out_features, the width of its output; got {pool}")
+    if getattr(pool, "in_channels", channels) != channels:
+        raise ValueError(
+            f"the pool expects {pool.in_channels} channels, but the backbone gives {channels}"
+        )
+    return pool
 
 
 def _pool(
-    pool: str | Method | nn.Module,
-    parts: Parts,
-    reduction: int | None,
-    default: int | None,
-    options: Mapping[str, Any],
+    branch: Branch, channels: int, default: int | None, options: Mapping[str, Any]
 ) -> nn.Module:
-    channels = parts.backbone.num_features
-    if isinstance(pool, nn.Module):
-        given = [name for name, value in options.items() if value not in (None, "triangle")]
-        if reduction is not None or given:
-            named = ", ".join(["reduction"] * (reduction is not None) + given)
-            raise ValueError(f"{named} is for pools given by name; set it in the module itself")
-        if not isinstance(getattr(pool, "out_features", None), int):
-            raise TypeError(f"a pool needs out_features, the width of its output; got {pool}")
-        if getattr(pool, "in_channels", channels) != channels:
-            raise ValueError(
-                f"the pool expects {pool.in_channels} channels, but the backbone gives {channels}"
-            )
-        return pool
-    vanilla = pool == "gap"
-    if vanilla and parts.vanilla is not None:
-        if reduction or options["channel_dropout"]:
-            extra = "reduction" if reduction else "channel_dropout"
-            raise ValueError(f"the original pooling of this network has no {extra}; leave it out")
-        return parts.vanilla
-    if reduction is None and not vanilla and default is not None and channels > default:
+    reduction = branch.reduction
+    if reduction is None and branch.pool != "gap" and default is not None and channels > default:
         reduction = default
-    return make_pool(channels, pool, reduction or None, **options)
+    if branch.stage and branch.pool == "gap":  # beside others, which have channels to drop
+        options = {**options, "channel_dropout": None}
+    return make_pool(channels, branch.pool, reduction or None, scaling=branch.scaling, **options)
 
 
 def _parts(

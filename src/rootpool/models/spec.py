@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from rootpool.nn import Factor, Length, Method, Scaling, is_registered, resolve_pool
+from rootpool.nn import Branch, Factor, Length, Method, Scaling, is_registered, resolve_pool
 
 from .backbones import PATCHES
 
@@ -33,7 +33,7 @@ class ModelSpec:
     """
 
     name: str
-    pool: str | Method
+    pool: str | Method | tuple[Branch, ...]
     num_classes: int
     reduction: int | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class ModelSpec:
                 "pool": _describe(self.pool),
                 "compute_dtype": self.compute_dtype
                 and str(self.compute_dtype).removeprefix("torch."),
-                "scaling": self.scaling and [type(self.scaling).__name__, asdict(self.scaling)],
+                "scaling": _describe_scaling(self.scaling),
             }
             values = {**vars(self), **described}
             return json.dumps({k: v for k, v in values.items() if k in always or v != _DEFAULTS[k]})
@@ -67,9 +67,7 @@ class ModelSpec:
         """Read the text that :meth:`to_json` wrote; options that would fetch other files are dropped."""
         try:
             values = json.loads(text)
-            name, parameters = values["pool"]
-            values |= {k: read(values[k]) for k, read in _READ.items() if values.get(k) is not None}
-            spec = cls(**{**values, "pool": resolve_pool(name, **parameters)})
+            spec = cls(**_read(values))
             if not isinstance(spec.name, str) or not isinstance(spec.options, dict):
                 raise TypeError("name must be text and options a dictionary")
         except (ValueError, KeyError, TypeError, RecursionError) as error:
@@ -84,14 +82,39 @@ class ModelSpec:
 _READ: dict[str, Callable[[Any], Any]] = {
     "compute_dtype": lambda name: {"float32": torch.float32, "float64": torch.float64}[name],
     "scaling": lambda pair: {"Factor": Factor, "Length": Length}[pair[0]](**pair[1]),
+    "pool": lambda found: (
+        resolve_pool(found[0], **found[1])
+        if isinstance(found[0], str)
+        else tuple(Branch(**_read(branch)) for branch in found)
+    ),
 }
 _DEFAULTS = {field.name: field.default for field in fields(ModelSpec)}
 
 
-def _describe(pool: str | Method) -> list[Any]:
-    """The name of a pooling and its parameters."""
+def _read(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        key: _READ[key](value) if key in _READ and value is not None else value
+        for key, value in values.items()
+    }
+
+
+def _describe(pool: str | Method | tuple[Branch, ...]) -> list[Any]:
+    """The name of a pooling and its parameters, or a list of branches."""
     if isinstance(pool, str):
         return [pool, {}]
+    if isinstance(pool, tuple):
+        return [
+            {
+                **vars(branch),
+                "pool": _describe(branch.pool),
+                "scaling": _describe_scaling(branch.scaling),
+            }
+            for branch in pool
+        ]
     if not is_registered(pool):
         raise TypeError(f"{type(pool).__name__} is not in METHODS; see rootpool.nn.register")
     return [pool.name, asdict(pool)]
+
+
+def _describe_scaling(scaling: Scaling | None) -> list[Any] | None:
+    return None if scaling is None else [type(scaling).__name__, asdict(scaling)]

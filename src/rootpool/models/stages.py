@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -13,7 +13,11 @@ from torchvision.models.feature_extraction import create_feature_extractor, get_
 
 from rootpool.suggest import unknown_name
 
-__all__ = ["Stages", "extract"]
+from .backbones import Backbone, Layout, features_of
+
+__all__ = ["AVERAGE", "LAST", "Stages", "WithoutLayout", "extract"]
+
+LAST, AVERAGE = "last", "average"
 
 
 class Stages(nn.Module):
@@ -25,9 +29,11 @@ class Stages(nn.Module):
     :class:`rootpool.nn.BranchPool` accepts that too.
 
     Args:
-        network: any network that ``torch.fx`` can trace: nearly all of timm and torchvision.
-        stages: names of modules as in ``network.named_modules()``, or ``"last"`` for the output of the
-            network, which is a feature map if it was made with ``num_classes=0, global_pool=""``.
+        network: any network that ``torch.fx`` can trace: nearly all of timm and torchvision; or the backbone
+            of one, ``create_model(name).backbone``.
+        stages: names of modules as in ``network.named_modules()`` (``network.body`` for a backbone), or
+            ``"last"`` for the output of the network, which is a feature map if it was made with
+            ``num_classes=0, global_pool=""``, or ``"average"`` for the average over its positions.
         image_size: size of the trial image that is used to find the number of channels.
 
     Shape:
@@ -35,20 +41,30 @@ class Stages(nn.Module):
 
     >>> import timm
     >>> network = timm.create_model("resnet18", num_classes=0, global_pool="")
-    >>> backbone = Stages(network, ["layer2", "layer3.0.act1", "last"])
+    >>> backbone = Stages(network, ["layer2", "layer3.0.act1", "last", "average"])
     >>> backbone.channels
-    {'layer2': 128, 'layer3.0.act1': 256, 'last': 512}
-    >>> {stage: tuple(map.shape) for stage, map in backbone(torch.randn(1, 3, 64, 64)).items()}
-    {'layer2': (1, 128, 8, 8), 'layer3.0.act1': (1, 256, 4, 4), 'last': (1, 512, 2, 2)}
+    {'layer2': 128, 'layer3.0.act1': 256, 'last': 512, 'average': 512}
+    >>> {stage: tuple(map.shape[2:]) for stage, map in backbone(torch.randn(1, 3, 64, 64)).items()}
+    {'layer2': (8, 8), 'layer3.0.act1': (4, 4), 'last': (2, 2), 'average': (1, 1)}
     """
 
     def __init__(self, network: nn.Module, stages: Iterable[str], image_size: int = 224) -> None:
         super().__init__()
-        self.stages = _checked(stages, network)
-        self.channels_last = getattr(network, "output_fmt", "NCHW") == "NHWC"
-        self.network = extract(network, self.stages)
-        size = getattr(network, "input_size", (3, image_size, image_size))
-        self.channels = {stage: shape[1] for stage, shape in self._shapes(size).items()}
+        channels_last = getattr(network, "output_fmt", "NCHW") == "NHWC"
+        self.layout = Layout("NHWC" if channels_last else "NCHW")
+        named, traced, prefix = network, network, ""
+        if isinstance(network, Backbone):
+            self.layout = network.layout
+            named, traced, prefix = network.body, WithoutLayout(network), network.prefix
+        self.prefix = f"network.{prefix}"
+        self.stages = _checked(stages, named)
+        needed = dict.fromkeys(LAST if stage == AVERAGE else stage for stage in self.stages)
+        modules = {stage: stage if stage == LAST else prefix + stage for stage in needed}
+        self.network = extract(traced, modules)
+        self.input_size = getattr(network, "input_size", (3, image_size, image_size))
+        self._pretrained_cfg = dict(getattr(network, "pretrained_cfg", None) or {})
+        self.channels = {stage: shape[1] for stage, shape in self._shapes(self.input_size).items()}
+        self.num_features = sum(self.channels.values())
 
     def _shapes(self, size: Sequence[int]) -> dict[str, torch.Size]:
         """Shapes of the maps of one image, found without touching running statistics."""
@@ -58,8 +74,9 @@ class Stages(nn.Module):
         with torch.no_grad():
             maps = self.eval()(image)
         self.train(training)
+        axes = (3, 4) if self.layout.order == "NLC" else (4,)
         for stage, features in maps.items():
-            if not isinstance(features, Tensor) or features.dim() != 4:
+            if not isinstance(features, Tensor) or features.dim() not in axes:
                 got = tuple(features.shape) if isinstance(features, Tensor) else type(features)
                 raise ValueError(
                     f"stage {stage!r} does not give a feature map (B, C, H, W), got {got}; "
@@ -68,10 +85,15 @@ class Stages(nn.Module):
         return {stage: features.shape for stage, features in maps.items()}
 
     def forward(self, images: Tensor) -> dict[str, Tensor]:
-        maps: dict[str, Tensor] = self.network(images)
-        if self.channels_last:
-            return {stage: features.permute(0, 3, 1, 2) for stage, features in maps.items()}
-        return maps
+        maps = {stage: self.layout(features) for stage, features in self.network(images).items()}
+        if AVERAGE in self.stages:
+            maps[AVERAGE] = maps[LAST].flatten(2).mean(-1)[..., None, None]
+        return {stage: maps[stage] for stage in self.stages}
+
+    @property
+    def pretrained_cfg(self) -> dict[str, Any]:
+        """What images the network was made for; see :class:`PooledClassifier`."""
+        return {**self._pretrained_cfg, "input_size": self.input_size}
 
     def extra_repr(self) -> str:
         return f"channels={self.channels}"
@@ -85,14 +107,28 @@ def _checked(stages: Iterable[str], network: nn.Module) -> tuple[str, ...]:
         raise ValueError(f"stages must be one or more different names, got {stages}")
     modules = [name for name, _ in network.named_modules() if name]
     for stage in stages:
-        if stage not in ("last", *modules):
+        if stage not in (LAST, AVERAGE, *modules):
             what = f"module of {type(network).__name__}"
-            raise ValueError(unknown_name(what, stage, modules, "named_modules(), and 'last'"))
+            listed = f"named_modules(), {LAST!r} and {AVERAGE!r}"
+            raise ValueError(unknown_name(what, stage, modules, listed))
     return stages
 
 
-def extract(network: nn.Module, stages: tuple[str, ...]) -> nn.Module:
-    """The network up to the stages, traced for training and for evaluation."""
+class WithoutLayout(nn.Module):
+    """A backbone up to the one map that its layout takes apart, which is what can be traced."""
+
+    def __init__(self, backbone: Backbone) -> None:
+        super().__init__()
+        self.body = backbone.body
+        self.input_size = backbone.input_size
+        self.training = backbone.training
+
+    def forward(self, images: Tensor) -> Tensor:
+        return features_of(self.body)(images)
+
+
+def extract(network: nn.Module, stages: Mapping[str, str]) -> nn.Module:
+    """The network up to the modules of some stages, traced for training and for evaluation."""
     tracer = {
         "leaf_modules": get_notrace_modules(),
         "autowrap_functions": get_notrace_functions(),
@@ -101,7 +137,7 @@ def extract(network: nn.Module, stages: tuple[str, ...]) -> nn.Module:
         # Dropout makes the two graphs differ; names of modules hold in both.
         warnings.filterwarnings("ignore", message="NOTE: The nodes obtained by tracing")
         train, evaluation = (
-            {(names[-1] if stage == "last" else stage): stage for stage in stages}
+            {(names[-1] if name == LAST else name): stage for stage, name in stages.items()}
             for names in get_graph_node_names(network, tracer)
         )
         extractor: Any = create_feature_extractor(

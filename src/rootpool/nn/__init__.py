@@ -1,6 +1,6 @@
 """Modules: covariances, their roots, covariance pooling and whitening."""
 
-from .branches import BranchPool
+from .branches import Branch, BranchPool
 from .covariance import Covariance, covariance
 from .follow_ups import (
     AdaptiveChannelDropout,
@@ -45,6 +45,7 @@ __all__ = [
     "AdaptiveChannelDropout",
     "AveragePool",
     "BoxCox",
+    "Branch",
     "BranchPool",
     "BrownianDistance",
     "CholeskyWhitening",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import cast
 
 import torch
@@ -11,8 +12,27 @@ from torch import Tensor, nn
 from .method import Method
 from .pooling import CovariancePool
 from .registry import resolve_method
+from .scaling import Scaling
 
-__all__ = ["BranchPool"]
+__all__ = ["Branch", "BranchPool"]
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A stage of a network and its pooling, as a value; a list of them is a pool of ``create_model``.
+
+    Args:
+        stage: as in :class:`rootpool.models.Stages`: the name of a module, ``"last"`` or ``"average"``.
+        pool: a name in ``METHODS``, a method with its parameters, or ``"gap"``.
+        reduction: channels after a 1x1 convolution with batch norm and ReLU; 0 for no reduction, None for 256
+            if the stage is wider (not for gap).
+        scaling: of its vector, such as ``Length(4.0)``: its weight among the branches.
+    """
+
+    stage: str
+    pool: str | Method = "exact"
+    reduction: int | None = None
+    scaling: Scaling | None = None
 
 
 class BranchPool(nn.Module):

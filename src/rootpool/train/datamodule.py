@@ -11,10 +11,10 @@ from typing import Any
 
 import lightning.pytorch as pl
 from lightning.pytorch.accelerators import CUDAAccelerator
-from torch import Tensor, nn
 from torch.utils.data import DataLoader
+from torchvision.transforms import v2
 
-from rootpool.models import pretrained_input
+from rootpool.models import Stages, pretrained_input
 from rootpool.suggest import unknown_name
 from rootpool.train.config import SettingsError
 
@@ -23,16 +23,14 @@ from .data import (
     EMBEDDED,
     TRANSFORMS,
     ImageSplits,
-    LabelledImages,
     Look,
-    SomeImages,
     Transform,
     hold_out,
     open_splits,
     part_of,
 )
-from .features import KeptFeatures, Views, cache_features
-from .sampling import EpochBatches, ResumableLoader, ShardedIndices
+from .features import CachedFeatures, FeatureCache, Views, cache_features
+from .sampling import EpochBatches, ResumableLoader, SeededDataset, ShardedIndices
 from .settings import DataSettings
 
 __all__ = ["ImageData"]
@@ -50,7 +48,8 @@ class ImageData(pl.LightningDataModule):
         super().__init__()
         _check(settings)
         self.save_hyperparameters({**asdict(settings), "seed": seed})
-        self._kept: ImageSplits | None = None
+        self.cached: tuple[CachedFeatures, CachedFeatures] | None = None
+        """Features for training and for validation, that are delivered instead of images."""
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> ImageData:
@@ -102,37 +101,41 @@ class ImageData(pl.LightningDataModule):
         look = Look(**{key: given[key] for key in looks if key in given})
         return TRANSFORMS[given["transform"]](**sizes, look=look)
 
-    def keep_features(self, frozen: nn.Module, *, progress: bool = True) -> None:
-        """Deliver features of a frozen network from now on, in the place of images; see ``cache``."""
+    def use_cached_features(
+        self, frozen: Stages, *, mirrored: bool = False, progress: bool = True
+    ) -> None:
+        """Deliver features of frozen stages from now on, instead of images; see ``data.cache``.
+
+        Args:
+            frozen: the stages.
+            mirrored: whether those of mirror images follow, for validation.
+            progress: whether to show progress.
+        """
         splits, options = self.splits, self.hparams
         train, val = self.transforms()
+        views = (val, v2.Compose([val, v2.RandomHorizontalFlip(p=1.0)])) if mirrored else (val,)
+        # A part that is held out belongs to images whose features the chosen settings need anyway.
+        whole = options["hold_out"] and options["fraction"] == 1
+        part: Any = splits.train
+        seed = options["seed"]
 
-        def kept(images: Any, views: Views, title: str) -> LabelledImages:
+        def cached(images: Any, *views: Transform) -> FeatureCache:
             try:
                 paths = [images.path(k) for k in range(len(images))]
             except AttributeError as error:
                 raise SettingsError(
                     f"data.cache is for image files, which {options['root']} is not; leave it out"
                 ) from error
-            cache = cache_features(
-                frozen, paths, views, options["cache"], progress=progress, title=title
+            title = "validation images" if images is splits.val else "training images"
+            return cache_features(
+                frozen, paths, Views(views), options["cache"], progress=progress, title=title
             )
-            return KeptFeatures(cache, images.labels)
 
-        views = Views((train,) * options["views"])
-        if options["hold_out"] and options["fraction"] == 1:
-            # Those of all training images, which a run with the settings that were chosen needs anyway.
-            part = splits.train
-            assert isinstance(part, SomeImages)
-            learned: LabelledImages = SomeImages(
-                kept(part.images, views, "training images"), part.indices
-            )
-        else:
-            learned = kept(splits.train, views, "training images")
-        self._kept = replace(
-            splits,
-            train=learned,
-            val=kept(splits.val, Views((val,)), "validation images"),
+        learned = cached(part.images if whole else part, *[train] * options["views"])
+        chosen = part.indices if whole else None
+        self.cached = (
+            CachedFeatures(learned, part.labels, chosen, seed),
+            CachedFeatures(cached(splits.val, *views), splits.val.labels),
         )
 
     @property
@@ -147,7 +150,12 @@ class ImageData(pl.LightningDataModule):
     def _options(self) -> dict[str, Any]:
         workers = self.hparams["workers"]
         on_gpu = self.trainer is not None and isinstance(self.trainer.accelerator, CUDAAccelerator)
-        return {"num_workers": workers, "persistent_workers": workers > 0, "pin_memory": on_gpu}
+        return {
+            "num_workers": workers,
+            "persistent_workers": workers > 0,
+            "pin_memory": on_gpu,
+            "collate_fn": _whole if self.cached else None,
+        }
 
     def _place(self) -> dict[str, int]:
         if self.trainer is None:
@@ -155,20 +163,24 @@ class ImageData(pl.LightningDataModule):
         return {"rank": self.trainer.global_rank, "world_size": self.trainer.world_size}
 
     def train_dataloader(self) -> ResumableLoader:
-        dataset = (self._kept or self.splits).train
-        batches = EpochBatches(
-            len(dataset), self.hparams["batch_size"], self.hparams["seed"], **self._place()
-        )
+        images, seed = self.splits.train, self.hparams["seed"]
+        batches = EpochBatches(len(images), self.hparams["batch_size"], seed, **self._place())
+        dataset = self.cached[0] if self.cached else SeededDataset(images, seed)
         return ResumableLoader(dataset, batches, **self._options())
 
-    def val_dataloader(self) -> DataLoader[tuple[Tensor, int]]:
-        dataset, place = (self._kept or self.splits).val, self._place()
+    def val_dataloader(self) -> DataLoader[Any]:
+        images, place = self.splits.val, self._place()
         return DataLoader(
-            dataset,
+            self.cached[1] if self.cached else images,
             batch_size=max(self.hparams["batch_size"] // place["world_size"], 1),
-            sampler=ShardedIndices(len(dataset), **place),
+            sampler=ShardedIndices(len(images), **place),
             **self._options(),
         )
+
+
+def _whole(batch: Any) -> Any:
+    """Cached features are read as batches already."""
+    return batch
 
 
 def _check(settings: DataSettings) -> None:

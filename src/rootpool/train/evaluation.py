@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import Any
 
 import lightning.pytorch as pl
 import torch
-from torch import Tensor, nn
 from torchmetrics.classification import MulticlassConfusionMatrix
 
 from rootpool.models.files import load_weights_only
@@ -146,20 +144,17 @@ def measure(
     trainer = make_trainer(
         logger=False, enable_checkpointing=False, callbacks=[counter], **trainer_options
     )
-    network = run.module.model
-    hook = network.register_forward_hook(_add_mirror_images) if mirrored else None
-    with hook or contextlib.nullcontext(), quiet_lightning():
-        (metrics,) = trainer.validate(run.module, datamodule=data, verbose=False)
+    module = run.module
+    before, module.mirrored = module.mirrored, module.mirrored or mirrored
+    try:
+        with quiet_lightning():
+            (metrics,) = trainer.validate(module, datamodule=data, verbose=False)
+    finally:
+        module.mirrored = before
     confusion: list[list[int]] = counter.metric.compute().tolist()
     samples = len(data.splits.val)
     predicted = tuple(counter.predicted) if len(counter.predicted) == samples else ()
     return Evaluation({**metrics, "samples": samples}, confusion, run.classes, predicted)
-
-
-def _add_mirror_images(network: nn.Module, inputs: tuple[Tensor], logits: Tensor) -> Tensor:
-    """A hook: the mean of the logits of images and of their mirror images."""
-    mirrored: Tensor = network.forward(inputs[0].flip(-1))
-    return (logits + mirrored) / 2
 
 
 class _Confusion(pl.Callback):

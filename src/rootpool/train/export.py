@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from contextlib import nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,10 +67,12 @@ def export_run(run: TrainedRun, path: str | Path) -> Exported:
     with torch.no_grad():
         expected = model(images)
     about = _about(run, images)
-    products = not covariance_pools(model) or run.module.pooling in EXPORTABLE
     with tempfile.TemporaryDirectory() as folder:
         part = Path(folder) / path.name
-        with nullcontext() if products else using_method(model, MinimaxRoot(STEPS, LOWER)):
+        with ExitStack() as stack:
+            for pool in covariance_pools(model).values():
+                if pool.method.name not in EXPORTABLE:
+                    stack.enter_context(using_method(pool, MinimaxRoot(STEPS, LOWER)))
             method = run.module.pooling
             if path.suffix == ".onnx":
                 export_onnx(model, part, images[:2], about)

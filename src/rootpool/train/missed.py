@@ -12,17 +12,19 @@ __all__ = ["MissedImages"]
 class MissedImages(pl.Callback):
     """Notes which images of the last validation were taken for something else, by their place among all.
 
-    ``images`` is how many there were. Both are in the checkpoints, because a run that was killed at its end
-    does not validate again. With several devices each sees a part of the images, and nothing is noted.
+    ``taken_for`` has the class that each was taken for, and ``images`` is how many there were. All are in the
+    checkpoints, because a run that was killed at its end does not validate again. With several devices each
+    sees a part of the images, and nothing is noted.
     """
 
     def __init__(self) -> None:
         self.images = 0
         self.missed: list[int] = []
+        self.taken_for: list[int] = []
 
     def on_validation_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if not trainer.sanity_checking:
-            self.images, self.missed = 0, []
+            self.images, self.missed, self.taken_for = 0, [], []
 
     def on_validation_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, *_: int
@@ -33,10 +35,11 @@ class MissedImages(pl.Callback):
         labels = batch[1]
         wrong = (pl_module.predicted != labels).nonzero().flatten()
         self.missed += (wrong + self.images).tolist()
+        self.taken_for += pl_module.predicted[wrong].tolist()  # type: ignore[index]
         self.images += len(labels)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"images": self.images, "missed": self.missed}
+        return {"images": self.images, "missed": self.missed, "taken_for": self.taken_for}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self.images, self.missed = state_dict["images"], state_dict["missed"]
+        vars(self).update(state_dict)

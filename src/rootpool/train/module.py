@@ -17,19 +17,21 @@ from torchmetrics.classification import MulticlassAccuracy
 
 from rootpool.models import (
     PooledClassifier,
+    Stages,
     create_model,
     load_checkpoint,
     parameter_groups,
     split_at_frozen,
 )
 from rootpool.models.spec import FETCHING
-from rootpool.nn import Length, covariance_pools, resolve_pool, set_method
+from rootpool.nn import Branch, Length, covariance_pools, resolve_pool, set_method
 from rootpool.train.config import SettingsError
 
 from .checkpoints import checkpoint_of
 from .optimisation import check_ranges, make_mixture, make_optimizer, make_schedule
 from .sampling import derive_seed
-from .settings import ModelSettings
+from .settings import BranchSettings, ModelSettings
+from .typed import from_dictionary
 
 __all__ = ["PooledTraining", "rebuild"]
 
@@ -81,6 +83,7 @@ class PooledTraining(pl.LightningModule):
         """One record per epoch: epoch, learning rate, pooling, losses and errors in per cent."""
         self.predicted: Tensor | None = None
         """Classes of the last batch."""
+        self.mirrored = settings.mirrored
         self.step_seed = 0
         self._rate = settings.lr
         self._measured: dict[str, float] = {}  # of the epoch that is running
@@ -93,23 +96,26 @@ class PooledTraining(pl.LightningModule):
         """The network of a checkpoint, from the plain data in it; its weights are the first ones."""
         names = ("num_classes", "classes", "seed")
         settings = {name: value for name, value in options.items() if name not in names}
-        return cls(ModelSettings(**settings), **{name: options[name] for name in names})
+        made = from_dictionary(ModelSettings, settings)
+        return cls(made, **{name: options[name] for name in names})
 
     @property
     def pooling(self) -> str:
         """The method in use now; a hybrid training changes it."""
         pools = covariance_pools(self.model)
-        return next(iter(pools.values())).method.name if pools else self.hparams["method"]
+        return next(iter(pools.values())).method.name if pools else "gap"
 
     def forward(self, images: Tensor) -> Tensor:
         logits: Tensor = self.model(images)
+        if self.mirrored and not self.training:
+            logits = (logits + self.model(images.flip(-1))) / 2
         return logits
 
-    def skip_frozen(self) -> nn.Module:
-        """Begin behind the frozen stages from now on: batches have their features in the place of images.
+    def skip_frozen(self) -> Stages:
+        """Take cached features of the frozen stages as input from now on, instead of images.
 
         Returns:
-            the frozen stages, which make these features.
+            the frozen stages.
         """
         options = self.hparams
         if not options["freeze"] or options["unfreeze_epoch"] is not None:
@@ -129,10 +135,15 @@ class PooledTraining(pl.LightningModule):
         self._behind_frozen = (rest,)
         return first
 
-    def _logits(self, inputs: Tensor) -> Tensor:
-        if not self._behind_frozen:
-            return self(inputs)
-        return self.model.forward_head(self._behind_frozen[0](inputs))
+    def _logits(self, inputs: Tensor | Mapping[str, Tensor]) -> Tensor:
+        """Of images, or of the cached features of their views: the mean over these."""
+        if isinstance(inputs, Tensor):
+            logits: Tensor = self(inputs)
+            return logits
+        maps = {stage: features.flatten(0, 1) for stage, features in inputs.items()}
+        views = next(iter(inputs.values())).shape[1]
+        logits = self.model.forward_head(self._behind_frozen[0](maps))
+        return logits.unflatten(0, (-1, views)).mean(1)
 
     # Steps
 
@@ -148,13 +159,13 @@ class PooledTraining(pl.LightningModule):
         # Noted here, because Lightning steps the schedule before it tells us that the epoch has ended.
         self._rate = self.trainer.optimizers[0].param_groups[-1]["lr"]
 
-    def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
+    def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         return self._measure("train", batch)
 
-    def validation_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
+    def validation_step(self, batch: Any, batch_idx: int) -> Tensor:
         return self._measure("val", batch)
 
-    def loss(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def loss(self, images: Any, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The loss of a batch, its logits and labels; labels of mixed samples are shares of classes."""
         if self.training and self._mix is not None:
             images, labels = self._mix(images, labels)
@@ -162,7 +173,7 @@ class PooledTraining(pl.LightningModule):
         smoothing = self.hparams["label_smoothing"] if self.training else 0.0
         return F.cross_entropy(logits, labels, label_smoothing=smoothing), logits, labels
 
-    def _measure(self, split: str, batch: tuple[Tensor, Tensor]) -> Tensor:
+    def _measure(self, split: str, batch: tuple[Any, Tensor]) -> Tensor:
         loss, logits, labels = self.loss(*batch)
         self.predicted = logits.detach().argmax(-1)
         true = labels.argmax(-1) if labels.is_floating_point() else labels
@@ -310,8 +321,9 @@ def _check(settings: ModelSettings, num_classes: int) -> None:
             f"model.milestones={settings.milestones} are those of model.schedule=steps, got "
             f"{settings.schedule}; leave one of them out"
         )
-    if settings.length is not None and not settings.length > 0:
-        raise SettingsError(f"model.length must be positive, got {settings.length:g}")
+    for name, value in (("length", settings.length), ("power", settings.power)):
+        if value is not None and not value > 0:
+            raise SettingsError(f"model.{name} must be positive, got {value:g}")
     if settings.unfreeze_epoch is not None and not settings.freeze:
         raise SettingsError("model.unfreeze_epoch needs model.freeze, such as backbone")
 
@@ -323,15 +335,19 @@ def _create_model(settings: ModelSettings, num_classes: int) -> PooledClassifier
         settings.backbone_options or {},
         settings.compute_dtype,
     )
+    whole = _branch(settings, BranchSettings("last"))
     decided: dict[str, Any] = {
-        "pool": resolve_pool(settings.method, **(settings.method_options or {})),
+        "pool": whole.pool,
         "num_classes": num_classes,
-        "reduction": settings.reduction,
-        "scaling": None if settings.length is None else Length(settings.length),
+        "reduction": whole.reduction,
+        "scaling": whole.scaling,
         "compute_dtype": None if dtype is None else getattr(torch, dtype),
         "channel_dropout": settings.drop,
         "drop_rate": settings.drop_rate,
     }
+    if settings.branches is not None:
+        pools = [_branch(settings, branch) for branch in settings.branches]
+        decided |= {"pool": pools, "reduction": None, "scaling": None}
     twice = sorted({*decided, "name"} & options.keys())
     if twice:
         raise SettingsError(
@@ -346,6 +362,20 @@ def _create_model(settings: ModelSettings, num_classes: int) -> PooledClassifier
         raise SettingsError(
             f"model.backbone_options {dict(options)} do not suit {name}: {error}"
         ) from error
+
+
+def _branch(settings: ModelSettings, branch: BranchSettings) -> Branch:
+    """The pooling of a stage; what the branch leaves out is that of the model."""
+    if branch.method is None:
+        pool = resolve_pool(settings.method, **(settings.method_options or {}))
+    else:
+        pool = resolve_pool(branch.method)
+    reduction = settings.reduction if branch.reduction is None else branch.reduction
+    length = settings.length if branch.length is None else branch.length
+    power = settings.power if branch.power is None else branch.power
+    if length is None and power != 1:
+        raise SettingsError(f"model.power={power:g} needs model.length, such as 1.0")
+    return Branch(branch.stage, pool, reduction, None if length is None else Length(length, power))
 
 
 def _state(metric: Any) -> dict[str, Tensor]:
@@ -364,7 +394,7 @@ def rebuild(checkpoint: Mapping[str, Any]) -> PooledTraining:
     options["backbone_options"] = {k: v for k, v in network.items() if k not in FETCHING}
     module = PooledTraining.from_options(options)
     module.load_state_dict(checkpoint["state_dict"])
-    if covariance_pools(module) and checkpoint["method"] != options["method"]:
+    if covariance_pools(module) and checkpoint["method"] != module.pooling:
         set_method(module, checkpoint["method"])
     return module
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import lightning.pytorch as pl
 import torch
+from lightning.fabric.utilities import move_data_to_device
 from torch import Tensor
 from torch.linalg import LinAlgError
 
@@ -125,7 +126,7 @@ class NonFiniteGuard(pl.Callback):
             "hyper_parameters": dict(pl_module.hparams),
             "datamodule_hyper_parameters": dict(trainer.datamodule.hparams),  # type: ignore[attr-defined]
             "state_dict": {name: value.cpu() for name, value in pl_module.state_dict().items()},
-            "batch": [part.cpu() for part in self._batch],
+            "batch": move_data_to_device(list(self._batch), torch.device("cpu")),
         }
 
     @contextmanager

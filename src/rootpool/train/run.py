@@ -27,7 +27,7 @@ from lightning.pytorch.utilities import rank_zero_only
 
 from rootpool.files import remove_parts, write_atomically
 from rootpool.models.files import load_weights_only
-from rootpool.nn import covariance_pools, resolve_pool
+from rootpool.nn import BranchPool, covariance_pools, resolve_pool
 from rootpool.report.records import write_records
 from rootpool.train.config import SettingsError
 from rootpool.train.monitors import EpochTimer, SpectrumMonitor
@@ -186,7 +186,7 @@ def prepare(
         _check_classes(output / LAST, module)
     map_shape = _map_shape(module, data)
     if settings.data.cache is not None:
-        data.keep_features(module.skip_frozen(), progress=progress)
+        data.use_cached_features(module.skip_frozen(), mirrored=module.mirrored, progress=progress)
     guard = NonFiniteGuard(output)
     shown = watching() if progress else []
     with explained_deaths():
@@ -206,7 +206,7 @@ def fill_cache(settings: Settings) -> None:
     """Compute the features that runs of these settings keep, if they do and have not yet."""
     if settings.data.cache is not None:
         module, data = build(settings)
-        data.keep_features(module.skip_frozen())
+        data.use_cached_features(module.skip_frozen(), mirrored=module.mirrored)
 
 
 class RecordFiles(Checkpoint):
@@ -335,7 +335,7 @@ def _check_classes(checkpoint: Path, module: PooledTraining) -> None:
 
 
 def _map_shape(module: PooledTraining, data: ImageData) -> tuple[int, ...]:
-    """Channels and positions of the map that is pooled, the larger of two; a single position is an error."""
+    """Channels and positions of the smallest map with a covariance; a single position is an error."""
     image, _ = data.splits.val[0]
     backbone, training = module.model.backbone, module.training
     name, size = module.hparams["backbone"], " x ".join(map(str, image.shape))
@@ -351,8 +351,12 @@ def _map_shape(module: PooledTraining, data: ImageData) -> tuple[int, ...]:
         ) from error
     finally:
         module.train(training)
-    maps = features.values() if isinstance(features, Mapping) else [features]
-    shape = max((tuple(map.shape[1:]) for map in maps), key=math.prod)
+    pool, maps = module.model.pool, [features]
+    if isinstance(pool, BranchPool):
+        pairs = list(zip(pool.stages, pool.pools, strict=True))
+        covariances = [pair for pair in pairs if covariance_pools(pair[1])]
+        maps = [features[stage] for stage, _ in covariances or pairs]
+    shape = min((tuple(map.shape[1:]) for map in maps), key=lambda shape: math.prod(shape[1:]))
     if covariance_pools(module) and torch.Size(shape[1:]).numel() == 1:
         raise SettingsError(
             f"images of {size} leave one position of the map of {name}, which has no covariance: nothing "

@@ -118,11 +118,13 @@ class ShardedIndices(Sampler[int]):
 class ResumableLoader(DataLoader[tuple[Tensor, Tensor]]):
     """A loader over `EpochBatches` that can be saved in the middle of an epoch and continue from there.
 
+    Indices of the dataset are those pairs: it is a `SeededDataset`, or draws nothing else.
+
     Lightning calls ``state_dict`` and ``load_state_dict``; so can a plain loop.
     """
 
     def __init__(self, dataset: Dataset[Any], batches: EpochBatches, **options: Any) -> None:
-        super().__init__(SeededDataset(dataset, batches.seed), batch_sampler=batches, **options)
+        super().__init__(dataset, batch_sampler=batches, **options)
         self.batches = batches
         self._delivered = 0
 

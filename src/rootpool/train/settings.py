@@ -16,6 +16,7 @@ from .config import SettingsError
 from .typed import from_dictionary, known_keys
 
 __all__ = [
+    "BranchSettings",
     "DataSettings",
     "HybridSchedule",
     "ModelSettings",
@@ -30,6 +31,26 @@ __all__ = [
 
 
 @dataclass(frozen=True)
+class BranchSettings:
+    """The pooling of one stage. What it leaves out is as in ``ModelSettings``.
+
+    Args:
+        stage: a module of the backbone, such as ``blocks.5``, or ``last`` for its last map, or ``average``
+            for the average of this map over its positions.
+        method: a name in ``METHODS``, or ``gap``, with the parameters of the paper.
+        reduction: channels after the 1x1 convolution before the pooling; 0 for no convolution.
+        length: Euclidean length of its vector, which is its weight among the branches.
+        power: of the entries of its vector, before that.
+    """
+
+    stage: str
+    method: str | None = None
+    reduction: int | None = None
+    length: float | None = None
+    power: float | None = None
+
+
+@dataclass(frozen=True)
 class ModelSettings:
     """A network and how it learns; by default as in the paper.
 
@@ -41,11 +62,13 @@ class ModelSettings:
         reduction: channels after the 1x1 convolution before the covariance; None for the backbone's own
             choice.
         length: Euclidean length that every pooled vector is scaled to; None for no scaling.
+        power: of the entries of the vector, before it is scaled; 0.5 for signed square roots.
+        branches: the stages that are pooled side by side, their vectors in one; None for the last map alone.
         compute_dtype: what the pooling computes in; None for float64 where the device has it.
+        mirrored: whether the mean of the logits of an image and of its mirror image decides, in evaluation.
         weights: a checkpoint to start from, or the folder of a run; its classifier is left out when its
             number of classes differs.
-        freeze: ``backbone``, or the number of its stages that are frozen (the stem is the first), or the
-            name of the last frozen module, such as ``layer3.0``.
+        freeze: ``backbone``, or the name of its last module that is frozen, such as ``layer3.0``.
         frozen_norms: whether batch norms of the backbone keep their statistics, also in stages that learn;
             their scales and shifts learn there.
         channels_last: whether convolutions have their channels last in memory: the same results but for
@@ -78,9 +101,12 @@ class ModelSettings:
     method_options: dict[str, Any] | None = None
     reduction: int | None = None
     length: float | None = None
+    power: float = 1.0
+    branches: list[BranchSettings] | None = None
     compute_dtype: Literal["float32", "float64"] | None = None
+    mirrored: bool = False
     weights: str | None = None
-    freeze: int | str | None = None
+    freeze: str | None = None
     frozen_norms: bool = False
     channels_last: bool = False
     unfreeze_epoch: int | None = None

@@ -97,6 +97,8 @@ def run_trials(
         for key, trial in (firsts | runs).items()
         if not result_file(folder, key, jobs[key]).is_file()
     ]
+    # Those with most stages first: their features are all that others need.
+    left.sort(key=lambda settings: -len(settings.model.branches or ()))
     for settings in {_images(settings): settings for settings in left}.values():
         fill_cache(settings)  # once, on all cores, and not in each of the processes
     for event in run_jobs(jobs, folder, workers=workers):
@@ -107,7 +109,8 @@ def run_trials(
 def _images(settings: EffectiveSettings) -> str:
     """What the features of frozen stages depend on, or more."""
     model = settings.model
-    network = [model.backbone, model.backbone_options, model.freeze, model.weights]
+    stages = sorted({branch.stage for branch in model.branches or ()})
+    network = [model.backbone, model.backbone_options, model.freeze, model.weights, stages]
     return stable_key([network, asdict(settings.data)])
 
 

@@ -1,7 +1,6 @@
-"""What a frozen network, or the frozen part of one, makes of images: computed once and kept on disk."""
+"""Feature maps of the frozen stages of a network: computed once and kept on disk."""
 
-from .cache import FeatureCache, open_cache
+from .cache import CachedFeatures, FeatureCache
 from .extract import Views, cache_features
-from .kept import KeptFeatures
 
-__all__ = ["FeatureCache", "KeptFeatures", "Views", "cache_features", "open_cache"]
+__all__ = ["CachedFeatures", "FeatureCache", "Views", "cache_features"]

@@ -1,16 +1,21 @@
 """Features of a frozen network, computed once and kept on disk in half precision.
 
-The folder of a cache is named by a hash of weights, transform and files, so a change of any of them makes a
-new one. Interrupted work continues with the first block that is missing.
+The file of a stage is named by a hash of everything that its features depend on: the layers up to there,
+transform and images. A change of any of them makes a new file, and networks that share their first layers
+share the files. Interrupted work continues where it was.
 """
 
 from __future__ import annotations
 
-import json
+import hashlib
+import io
 import logging
+import math
+import operator
 import os
+import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,22 +27,21 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from rootpool.files import remove_parts, write_atomically
+from rootpool.files import named_errors
 from rootpool.models.folding import fold_norms
-from rootpool.models.stages import Stages
+from rootpool.models.stages import AVERAGE, LAST, Stages
 from rootpool.progress import Display
 from rootpool.train.jobs import stable_key
 
 from ..data import decode_image
 from ..sampling import derive_seed
-from .cache import ABOUT, FeatureCache, block_file, open_block, open_cache, save_block
-from .fingerprint import fingerprint
+from .cache import Array, FeatureCache, open_array
 
 __all__ = ["Views", "cache_features"]
 
 log = logging.getLogger(__name__)
 
-Shapes = Mapping[str, Sequence[int]]
+BLOCK = 256  # images that are given to the cores at a time
 
 _GENERATOR = threading.Lock()  # torch has one, and several threads transform images
 
@@ -53,29 +57,27 @@ class Views:
 
 
 def cache_features(
-    backbone: nn.Module,
+    backbone: Stages,
     files: Sequence[str | os.PathLike[str]],
     transform: Callable[[Image.Image], Tensor],
     directory: str | os.PathLike[str],
     *,
     batch_size: int = 8,
-    block_size: int = 256,
     progress: bool = True,
     title: str = "features",
 ) -> FeatureCache:
     """The features of images: read from ``directory`` where they are, computed where they are not.
 
     Args:
-        backbone: maps images to a dictionary of feature maps, as :class:`rootpool.models.stages.Stages` does.
-            It is put into evaluation mode and runs where its parameters are. On a CPU each core takes
-            batches of its own.
-        files: of the images.
+        backbone: which stages of which network. It is put into evaluation mode and runs where its parameters
+            are. On a CPU each core takes batches of its own.
+        files: of the images. They count by their names below their common folder, their sizes and their
+            times of change; so a data set that is moved as a whole keeps its cache.
         transform: maps an image to ``(3, H, W)``, or to ``(views, 3, H, W)`` for several views of each. Its
             ``repr`` must say what it does. What is random in it must come from torch's generator, which is
             seeded by the number of the image: the views are the same each time.
         directory: for any number of caches; may be deleted at any time.
         batch_size: images per forward pass. On CPUs small batches are faster: they stay in the cache.
-        block_size: images per file, and so the most that is lost when the work is killed.
         progress: whether to show a progress bar.
         title: of the progress bar.
     """
@@ -83,63 +85,135 @@ def cache_features(
         raise ValueError("cache_features needs at least one image file, got none")
     paths = [Path(file) for file in files]
     backbone.eval()
-    about = {**fingerprint(backbone, transform, paths), "block_size": block_size}
-    folder = Path(directory) / stable_key(about)
-    remove_parts(folder)
-    extraction = Extraction(
-        fold_norms(backbone) if isinstance(backbone, Stages) else backbone, paths, transform
-    )
-    shapes = _shapes(folder, about, extraction)
-    blocks = [slice(k, min(k + block_size, len(paths))) for k in range(0, len(paths), block_size)]
-    missing = [rows for rows in blocks if not _is_there(folder, rows, shapes)]
-    done = len(paths) - sum(rows.stop - rows.start for rows in missing)
-    quiet = not (progress and missing)
-    with Display(title, len(paths), quiet=quiet) as display, _cores(backbone) as side_by_side:
-        for rows in missing:
-            arrays = {
-                stage: np.empty((rows.stop - rows.start, *shape), np.float16)
-                for stage, shape in shapes.items()
-            }
-            starts = range(rows.start, rows.stop, batch_size)
-            pieces = [slice(k, min(k + batch_size, rows.stop)) for k in starts]
-            found = side_by_side(lambda piece: extraction.halves(piece, shapes), pieces)
-            for piece, features in zip(pieces, found, strict=True):
-                for stage, half in features.items():
-                    arrays[stage][piece.start - rows.start : piece.stop - rows.start] = half
-                done += piece.stop - piece.start
-                display.update(done)
-            for stage, array in arrays.items():
-                save_block(block_file(folder, stage, rows.start), array)
-    return open_cache(folder)
+    shared = [_described(transform), _hash_files(paths)]
+    cached = {
+        stage: Path(directory)
+        / f"{stage}-{stable_key([*shared, fingerprint(backbone, stage)])}.npy"
+        for stage in backbone.stages
+    }
+    missing = {stage: path for stage, path in cached.items() if not _is_complete(path)}
+    if missing:
+        extraction = Extraction(fold_norms(backbone), paths, transform)
+        arrays = {
+            stage: GrowingArray(path, (len(paths), *extraction.shapes[stage]))
+            for stage, path in missing.items()
+        }
+        with Display(title, len(paths), quiet=not progress) as display:
+            for piece, features in extraction.all_from(
+                min(array.done() for array in arrays.values()), batch_size
+            ):
+                for stage, array in arrays.items():
+                    array.write(piece.start, features[stage])
+                display.update(piece.stop)
+    return FeatureCache(cached)
 
 
-def _shapes(folder: Path, about: Mapping[str, Any], extraction: Extraction) -> Shapes:
-    """The shapes ``(views, C, H, W)`` of the stages, found by the first image and then noted."""
+def _is_complete(path: Path) -> bool:
     try:
-        shapes: Shapes = json.loads((folder / ABOUT).read_text(encoding="utf-8"))["stages"]
-    except FileNotFoundError:
-        pass
-    except (ValueError, LookupError, TypeError) as error:
-        log.warning("%s is damaged (%s) and is made again", folder / ABOUT, error)
-    else:
-        return shapes
-    first = extraction.features(slice(0, 1))
-    shapes = {stage: list(maps.shape[1:]) for stage, maps in first.items()}
-    write_atomically(folder / ABOUT, json.dumps({**about, "stages": shapes}, indent=1))
-    return shapes
-
-
-def _is_there(folder: Path, rows: slice, shapes: Shapes) -> bool:
-    for stage, shape in shapes.items():
-        path = block_file(folder, stage, rows.start)
-        if not path.exists():
-            return False
-        try:
-            open_block(path, (rows.stop - rows.start, *shape))
-        except ValueError as error:
-            log.warning("%s; it is computed again", error)
-            return False
+        open_array(path)
+    except ValueError:
+        return False
     return True
+
+
+class GrowingArray:
+    """A ``.npy`` file that is written image after image; its size says how many are done."""
+
+    def __init__(self, path: Path, shape: tuple[int, ...]) -> None:
+        self.path = path
+        self.row = np.dtype(np.float16).itemsize * math.prod(shape[1:])
+        header = io.BytesIO()
+        about = {"descr": "<f2", "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(header, about)
+        self.header = header.getvalue()
+
+    def done(self) -> int:
+        """How many images are in the file; one that is something else is removed."""
+        if not self.path.exists():
+            return 0
+        with open(self.path, "rb") as file:
+            begins = file.read(len(self.header))
+            size = file.seek(0, os.SEEK_END)
+        if not self.header.startswith(begins):
+            log.warning("%s is damaged and is made again", self.path)
+            self.path.unlink(missing_ok=True)
+            return 0
+        return max(size - len(self.header), 0) // self.row
+
+    def write(self, start: int, images: Array) -> None:
+        """Write some images; the error of a full disk names the file and the space."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.touch()  # not emptied: another process may have written the same, and more
+        with named_errors(self.path), open(self.path, "r+b") as file:
+            if start == 0:
+                file.write(self.header)
+            file.seek(len(self.header) + start * self.row)
+            file.write(images.tobytes())
+
+
+# --------------------------------------------------------------------------------------------------
+
+
+class Extraction:
+    """Files to features, a few at a time; may run in several threads at once."""
+
+    def __init__(
+        self, backbone: Stages, paths: list[Path], transform: Callable[[Image.Image], Tensor]
+    ) -> None:
+        self.backbone = backbone
+        self.paths = paths
+        self.transform = transform
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        """``(views, C, H, W)`` of each stage, found by the first image."""
+        first = self.features(slice(0, 1))
+        self.shapes = {stage: features.shape[1:] for stage, features in first.items()}
+
+    def all_from(self, start: int, batch_size: int) -> Iterator[tuple[slice, dict[str, Array]]]:
+        """The features of the images from one on, in order."""
+        with _cores(self.backbone) as side_by_side:
+            for block in _slices(start, len(self.paths), BLOCK):
+                pieces = list(_slices(block.start, block.stop, batch_size))
+                yield from zip(pieces, side_by_side(self.features, pieces), strict=True)
+
+    def features(self, piece: slice) -> dict[str, Array]:
+        """``(images, views, C, H, W)`` of each stage in half precision, checked."""
+        like = next(self.backbone.parameters(), torch.empty(0))
+        images = torch.stack([self._views(k) for k in range(piece.start, piece.stop)])
+        flat = images.flatten(0, 1).to(like.device, like.dtype)
+        with torch.inference_mode():
+            maps = self.backbone(flat.contiguous(memory_format=torch.channels_last))
+        where = f"{self.paths[piece.start]} or one of the next {piece.stop - piece.start - 1}"
+        return {
+            stage: self._half(stage, features.unflatten(0, images.shape[:2]), where)
+            for stage, features in maps.items()
+        }
+
+    def _views(self, index: int) -> Tensor:
+        image = decode_image(self.paths[index])
+        with _GENERATOR, torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(derive_seed(index))
+            views = self.transform(image)
+        return views if views.dim() == 4 else views.unsqueeze(0)
+
+    def _half(self, stage: str, features: Tensor, where: str) -> Array:
+        shape = tuple(features.shape[1:])
+        expected = self.shapes.get(stage, shape)
+        if shape != expected:
+            raise ValueError(
+                f"stage {stage!r} of {where} has features {shape}, those of the first image are "
+                f"{expected}; let the transform crop to one size"
+            )
+        half = features.half()
+        if not half.isfinite().all():
+            raise ValueError(
+                f"features of stage {stage!r} of {where} do not fit into half precision, "
+                f"largest {features.abs().max():g}; choose a stage after a normalisation"
+            )
+        return half.contiguous().cpu().numpy()
+
+
+def _slices(start: int, stop: int, size: int) -> Iterator[slice]:
+    return (slice(k, min(k + size, stop)) for k in range(start, stop, size))
 
 
 @contextmanager
@@ -162,54 +236,58 @@ def _cores(backbone: nn.Module) -> Iterator[Callable[..., Iterable[Any]]]:
         torch.set_num_threads(threads)  # part of that setting belongs to the whole process
 
 
-@dataclass(frozen=True)
-class Extraction:
-    """Files to features, a few at a time; may run in several threads at once."""
+# --------------------------------------------------------------------------------------------------
+# What features depend on
 
-    backbone: nn.Module
-    paths: list[Path]
-    transform: Callable[[Image.Image], Tensor]
 
-    def features(self, piece: slice) -> dict[str, Tensor]:
-        """``(images, views, C, H, W)`` of each stage."""
-        like = next(self.backbone.parameters(), torch.empty(0))
-        images = torch.stack([self._views(k) for k in range(piece.start, piece.stop)])
-        flat = images.flatten(0, 1).to(like.device, like.dtype)
-        with torch.inference_mode():
-            maps = self.backbone(flat.contiguous(memory_format=torch.channels_last))
-        if not isinstance(maps, Mapping):
-            raise TypeError(
-                f"the backbone must return a dictionary of feature maps, got {type(maps).__name__}; "
-                "wrap it in rootpool.models.stages.Stages"
-            )
-        return {
-            stage: features.unflatten(0, images.shape[:2]).contiguous().cpu()
-            for stage, features in maps.items()
-        }
+def fingerprint(stages: Stages, stage: str) -> str:
+    """A hash of the layers that a stage depends on, of their weights and of how they are connected.
 
-    def _views(self, index: int) -> Tensor:
-        image = decode_image(self.paths[index])
-        with _GENERATOR, torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(derive_seed(index))
-            views = self.transform(image)
-        return views if views.dim() == 4 else views.unsqueeze(0)
+    Other stages do not change it.
+    """
+    network: Any = stages.network
+    output = next(node for node in reversed(network.graph.nodes) if node.op == "output")
+    needed = {output.args[0][LAST if stage == AVERAGE else stage].args[0]}
+    for node in reversed(network.graph.nodes):
+        if node in needed:
+            needed.update(node.all_input_nodes)
+    digest = hashlib.sha256(f"{stages.layout} {stage == AVERAGE}".encode())
+    for node in network.graph.nodes:
+        if node not in needed:
+            continue
+        target = getattr(node.target, "__name__", node.target)
+        digest.update(f"{node} = {node.op} {target} {node.args} {node.kwargs};".encode())
+        if node.op in ("call_module", "get_attr"):
+            _add(operator.attrgetter(target)(network), digest)
+    return digest.hexdigest()
 
-    def halves(self, piece: slice, shapes: Shapes) -> dict[str, np.ndarray[Any, Any]]:
-        """The same in half precision, checked."""
-        where = f"{self.paths[piece.start]} or one of the next {piece.stop - piece.start - 1}"
-        halves = {}
-        for stage, features in self.features(piece).items():
-            expected = tuple(shapes[stage])
-            if features.shape[1:] != expected:
-                raise ValueError(
-                    f"stage {stage!r} of {where} has features {tuple(features.shape[1:])}, those of "
-                    f"the first image are {expected}; let the transform crop to one size"
-                )
-            half = features.half()
-            if not half.isfinite().all():
-                raise ValueError(
-                    f"features of stage {stage!r} of {where} do not fit into half precision, "
-                    f"largest {features.abs().max():g}; choose a stage after a normalisation"
-                )
-            halves[stage] = half.numpy()
-        return halves
+
+def _add(part: nn.Module | Tensor, digest: Any) -> None:
+    """Add a layer or a weight to a hash: settings, types, shapes and all bytes."""
+    if isinstance(part, nn.Module):
+        digest.update(str(part).encode())
+        for tensor in part.state_dict().values():
+            _add(tensor, digest)
+        return
+    digest.update(f"{part.dtype} {tuple(part.shape)};".encode())
+    digest.update(part.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+
+
+def _described(transform: Callable[..., Any]) -> str:
+    text = repr(transform)
+    if re.search(r"\bat 0x[0-9a-f]+", text):
+        raise ValueError(
+            f"the transform {text} does not say what it does, only where it is; use torchvision's "
+            "transforms, or a dataclass, whose repr holds all settings"
+        )
+    return text
+
+
+def _hash_files(files: Sequence[Path]) -> str:
+    common = os.path.commonpath([file.absolute().parent for file in files])
+    digest = hashlib.sha256()
+    for file in files:
+        state = file.stat()
+        name = os.path.relpath(file.absolute(), common)
+        digest.update(f"{name} {state.st_size} {state.st_mtime_ns}\n".encode())
+    return digest.hexdigest()
