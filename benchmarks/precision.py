@@ -13,18 +13,19 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from pooling import SHAPES, inputs, step
 from timing import machine, race, table
 from torch import Tensor
 
-from rootpool.nn import AveragePool, CovariancePool, covariance_pool
-from studies.birds.head import Branch
+from rootpool.nn import covariance_pool
+
+if TYPE_CHECKING:
+    from studies.engine.network import Network
 
 Ending = dict[str, Any]
 PRECISIONS: dict[str, torch.dtype | None] = {
@@ -114,67 +115,26 @@ def saved(run: Callable[[Tensor], Tensor], X: Tensor) -> int:
 
 def training(seeds: int, folder: str, birds: str | None, features: str) -> None:
     """Final errors of trained networks, and paired differences to float64 throughout."""
-    networks = {family: _miniature(family, seeds, folder) for family in ("patches", "patches-norm")}
+    from studies.birds.command import bird_network
+    from studies.engine.network import SMALL, Network
+
+    networks = [Network(family, seeds=seeds) for family in SMALL]
     if birds is not None:
-        networks["birds, frozen network"] = _heads(seeds, birds, features)
-    rows = [row for network, ends in networks.items() for row in _compared(network, ends)]
+        networks.append(bird_network(birds, features, seeds=seeds))
+    rows = [row for n in networks for row in _compared(n.called, _trained(n, folder))]
     print(f"\n\nError after training in percent, {seeds} seeds\n")
     print(table(["network", "precision", "error", "against float64, 95 %", "p"], rows))
 
 
-def _miniature(family: str, seeds: int, folder: str) -> list[Ending]:
-    from rootpool.report.records import read_records
-    from rootpool.train import merge
-    from rootpool.train.study import run_trials
-    from studies.paper.plan import Plan
+def _trained(network: Network, folder: str) -> list[Ending]:
+    from studies.engine.study import Runs
+    from studies.engine.training import train
 
-    trials = [
-        replace(trial, label=name, config=merge(trial.config, _computing_in(name)))
-        for name in PRECISIONS
-        for trial in Plan(family, seeds=seeds).trials(["exact"], ["standalone"])
-    ]
-    return [
-        {
-            "run": trial.label,
-            "seed": trial.tags["seed"],
-            "val_error": read_records(run / "history.csv")[-1]["val_error"],
-        }
-        for trial, run in zip(trials, run_trials(trials, folder), strict=True)
-    ]
-
-
-def _computing_in(name: str) -> dict[str, dict[str, str]]:
-    return {} if PRECISIONS[name] is None else {"model": {"compute_dtype": name}}
-
-
-@dataclass(frozen=True)
-class BranchIn(Branch):
-    """A branch in another precision than the default. A field, so that its results have keys of their own."""
-
-    precision: str = "float64"
-
-    def pool(self, channels: int) -> CovariancePool | AveragePool:
-        pool = super().pool(channels)
-        pool.compute_dtype = PRECISIONS[self.precision]
-        return pool
-
-
-def _heads(seeds: int, data: str, features: str) -> list[Ending]:
-    from studies.birds.birds import TABLES, cached_splits
-    from studies.birds.study import run_heads
-
-    head = TABLES["all"]["exact"]
-    (branch,) = head.branches
-    heads = {"default": head}
-    for name in ("float64", "float32"):
-        other = BranchIn(**asdict(branch), precision=name)
-        heads[name] = replace(head, branches=(other,))
-    train, test, splits = cached_splits(data, Path(features) / "features")
-    folder = Path(features) / "results"
-    return [
-        {"run": r.head, "seed": r.seed, "val_error": 100 - r.accuracy}
-        for r in run_heads(heads, train, test, len(splits.classes), folder, seeds=seeds)
-    ]
+    changes = {n: {} if d is None else {"compute_dtype": n} for n, d in PRECISIONS.items()}
+    blocks = [Runs(["exact"], name=n, change={"model": change}) for n, change in changes.items()]
+    trials = [trial for block in blocks for trial in network.trials(block)]
+    found = train(trials, Path(folder))
+    return [{**found[t.key].ending, "run": t.label} for t in trials]
 
 
 def _compared(network: str, ends: list[Ending]) -> list[list[str]]:

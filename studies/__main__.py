@@ -13,11 +13,13 @@ __all__ = ["COMMANDS", "main"]
 
 RUN = "a checkpoint, or the folder of a run"
 AGAIN = "; run the same command again to continue"
+BIRDS = "CUB-200-2011, for heads on frozen features"
 
 
-def _study_arguments(parser: argparse.ArgumentParser, name: str, seeds: int) -> None:
-    """What ``demo`` and ``paper`` share: both train by recipes and write a page."""
+def _shared_arguments(parser: argparse.ArgumentParser, name: str, seeds: int) -> None:
+    """What all studies share: they train by recipes and write a page."""
     add = parser.add_argument
+    add("--list", action="store_true", dest="show", help="list the entries and stop")
     add("--output", default=f"runs/{name}", metavar="FOLDER", help="default: %(default)s")
     add("--runs", metavar="FOLDER", help="of the trainings; can be shared (default: in the output)")
     add("--seeds", type=int, default=seeds, metavar="N", help="repetitions (default: %(default)s)")
@@ -25,86 +27,50 @@ def _study_arguments(parser: argparse.ArgumentParser, name: str, seeds: int) -> 
     add("--markdown", metavar="FILE", help="of the Markdown report (default: in the output)")
 
 
+def _count(parser: argparse.ArgumentParser, name: str, default: int | None, what: str) -> None:
+    shown = what if default is None else f"{what} (default: %(default)s)"
+    parser.add_argument(name, type=int, default=default, metavar="N", help=shown)
+
+
 def _paper_arguments(parser: argparse.ArgumentParser) -> None:
-    _study_arguments(parser, "paper", seeds=3)
+    _shared_arguments(parser, "paper", seeds=3)
     add = parser.add_argument
     add("entries", nargs="*", metavar="ENTRY", help="such as table:speed or theory; default: all")
-    add("--list", action="store_true", dest="show", help="list the entries and stop")
-    add("--methods", nargs="+", metavar="METHOD", help="default: those of each entry, and ours")
     add("--data", metavar="PATH", help="train on these images instead of the embedded ones")
     add("--recipes", metavar="FAMILY", help="such as resnet50-imagenet (default: by the data)")
     add("--weights", metavar="RUN", help=f"to start from (fine-tuning): {RUN}")
-    add("--record", metavar="FILE", help="add the verdicts to this JSON file")
 
 
 def _approximation_arguments(parser: argparse.ArgumentParser) -> None:
-    _study_arguments(parser, "approximation", seeds=5)
+    _shared_arguments(parser, "approximation", seeds=5)
     add = parser.add_argument
+    add("entries", nargs="*", metavar="ENTRY", help="such as why:halves; default: all")
     add("--data", metavar="PATH", help="train a third network on these images, such as CIFAR-10")
-    add("--birds", metavar="FOLDER", help="CUB-200-2011, for heads on frozen features")
-    decided = "of the main comparison (default: --seeds)"
-    add("--deciding-seeds", type=int, metavar="N", help=f"seeds {decided}")
-    add(
-        "--large-seeds",
-        type=int,
-        default=3,
-        metavar="N",
-        help="repetitions with --data and --birds (default: %(default)s)",
-    )
-    add("--large-deciding-seeds", type=int, metavar="N", help=f"the same, {decided}")
-    _features_argument(parser)
+    add("--birds", metavar="FOLDER", help=BIRDS)
+    decided = "of the main comparison"
+    _count(parser, "--deciding-seeds", None, f"seeds {decided} (default: --seeds)")
+    _count(parser, "--large-seeds", 3, "repetitions with --data and --birds")
+    _count(parser, "--large-deciding-seeds", None, f"the same, {decided} (default: --large-seeds)")
 
 
 def _followups_arguments(parser: argparse.ArgumentParser) -> None:
-    _study_arguments(parser, "followups", seeds=5)
+    _shared_arguments(parser, "followups", seeds=5)
     add = parser.add_argument
-    add(
-        "parts",
-        nargs="*",
-        metavar="PART",
-        help="miniature, birds, few-shot (default: all, or without --birds the first)",
-    )
-    add("--birds", metavar="FOLDER", help="CUB-200-2011, for heads and episodes of few shots")
-    add(
-        "--bird-seeds",
-        type=int,
-        default=5,
-        metavar="N",
-        help="repetitions of every head (default: %(default)s)",
-    )
-    add("--methods", nargs="+", metavar="METHOD", help="of the heads (default: all, and dropcov)")
-    add(
-        "--episodes",
-        type=int,
-        default=2000,
-        metavar="N",
-        help="of few shots (default: %(default)s)",
-    )
-    _features_argument(parser)
-
-
-def _features_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--features",
-        default="runs/birds",
-        metavar="FOLDER",
-        help="output of 'python -m studies birds', where the features are kept (default: %(default)s)",
-    )
+    places = "small, birds, few-shot (default: all, or without --birds the first)"
+    add("parts", nargs="*", metavar="PART", help=places)
+    add("--birds", metavar="FOLDER", help=f"{BIRDS} and episodes of few shots")
+    _count(parser, "--bird-seeds", 5, "repetitions of every head")
+    _count(parser, "--episodes", 2000, "of few shots")
 
 
 def _birds_arguments(parser: argparse.ArgumentParser) -> None:
+    _shared_arguments(parser, "birds", seeds=5)
     add = parser.add_argument
+    layouts = "CUB-200-2011 as its authors lay it out, or a folder with train/ and test/"
     add(
-        "--data",
-        required=True,
-        metavar="FOLDER",
-        help="CUB-200-2011 as its authors lay it out, or a folder with train/ and test/",
+        "--data", metavar="FOLDER", default="CUB_200_2011", help=f"{layouts} (default: %(default)s)"
     )
-    add("--output", default="runs/birds", metavar="FOLDER", help="default: %(default)s")
     add("--methods", action="store_true", help="compare all methods too, which takes longer")
-    add("--seeds", type=int, default=5, metavar="N", help="of every head (default: %(default)s)")
-    add("--workers", type=int, metavar="N", help="heads at a time (default: one per core)")
-    add("--markdown", metavar="FILE", help="of the Markdown report (default: in the output)")
 
 
 COMMANDS = {
@@ -121,21 +87,21 @@ COMMANDS = {
         "python -m studies approximation\n"
         "python -m studies approximation --seeds 4 --deciding-seeds 20 --data CIFAR10",
         _approximation_arguments,
-        "studies.approximation.study:approximation",
+        "studies.approximation.command:main",
         AGAIN,
     ),
     "followups": Command(
-        "try methods published since the paper: in miniature, on birds, with few shots",
+        "try methods published since the paper: in small networks, on birds, with few shots",
         "python -m studies followups --seeds 6\npython -m studies followups few-shot --birds CUB_200_2011",
         _followups_arguments,
-        "studies.followups.study:followups",
+        "studies.followups.command:main",
         AGAIN,
     ),
     "birds": Command(
         "compare heads on frozen features of birds (a quarter of an hour)",
         "python -m studies birds --data CUB_200_2011\npython -m studies birds --data CUB_200_2011 --methods",
         _birds_arguments,
-        "studies.birds.command:birds",
+        "studies.birds.command:main",
         AGAIN,
     ),
 }

@@ -1,63 +1,92 @@
-"""Results of runs that were never made, for tests of what is concluded from them."""
+"""Runs that were never made, for tests of what is concluded from them; and recipes of seconds."""
 
 from __future__ import annotations
 
+import dataclasses
 import random
 import zlib
+from pathlib import Path
 
-from studies.paper.plan import Measured
+from rootpool.files import write_atomically
+from rootpool.report import RunFolder
+from rootpool.train import merge, recipe
+from rootpool.train.keys import Event, result_file
+from studies.engine.network import all_trials
+from studies.engine.training import Place, Run
 
-RATES = (0.08,) * 4 + (0.008,) * 2 + (0.0008,) * 2
+EPOCHS = 8
+TINY = {
+    "model": {"milestones": [1, 2]},
+    "data": {"batch_size": 8, "workers": 0},
+    "trainer": {"max_epochs": 3, "limit_train_batches": 2, "limit_val_batches": 2},
+}
 
 
 def made_up(trial, error=20.0, noise=0.05, condition=(3e14, 5e13, 2e13), ratio=(3.0, 1.5)):
-    """A run as `run_record` reads it, whose final error is ``error`` up to the noise of the seed."""
-    chance = random.Random(zlib.crc32(f"{trial.label} {trial.tags['seed']}".encode()))
-    final = error + trial.tags["seed"] + chance.gauss(0, noise)  # pairs share what the seed brings
-    curves = [
+    """A run whose final error is ``error`` up to the noise of the seed; None for one that diverged."""
+    seed = trial.tags["seed"]
+    chance = random.Random(zlib.crc32(f"{trial.label} {seed}".encode()))
+    final = (error or 0.0) + seed + chance.gauss(0, noise)  # pairs share what the seed brings
+    history = [
         {
             "epoch": epoch,
-            "lr": rate,
-            "train_loss": 1.0,
-            "train_error": final + 8 * (7 - epoch),
-            "val_loss": 1.0,
-            "val_error": final + 5 * (7 - epoch),
+            "train_error": final + 8 * (EPOCHS - 1 - epoch),
+            "val_error": final + 5 * (EPOCHS - 1 - epoch),
             "val_error5": final / 4,
         }
-        for epoch, rate in enumerate(RATES)
+        for epoch in range(EPOCHS)
     ]
     spectrum = [
         {
             "step": 63 * epoch,
             "epoch": epoch,
-            "pool": "pool",
             "condition_mean": condition[(epoch >= 4) + (epoch >= 6)] * (1 + chance.random() / 100),
-            "condition_median": 1e14,
             "lambda_1": 0.1,
-            "lambda_min_kept": 1e-4,
+            "lambda_min_kept": 1e-4 * (1 + chance.random() / 100),
             "rank": 48.0,
             "eigenvalue_ratio": ratio[0]
             + (ratio[1] - ratio[0]) * epoch / 7
             + chance.random() / 100,
         }
-        for epoch in range(8)
+        for epoch in range(EPOCHS)
     ]
-    return {
-        "seconds": 1.0,
-        "curves": curves,
-        "spectrum": spectrum,
-        "classes": 18,
-        "diverged": None,
-    }
+    diverged = {"epoch": 1, "step": 70} if error is None else None
+    folder = RunFolder(Path(trial.key), seed, {}, False, history, spectrum, [], diverged=diverged)
+    return Run(
+        trial.label, trial.tags, trial, dataclasses.replace(folder, images=3600, seconds=1.0)
+    )
 
 
-def study(plan, trials, errors=None, **options):
-    """Runs that have the given final errors by label, 20 by default."""
-    errors = errors or {}
-    results = [made_up(trial, errors.get(trial.label, 20.0), **options) for trial in trials]
-    return Measured(plan, trials, results)
+def place(study, network, entry, errors=None, **options):
+    """The runs of an entry with the given final errors by label, 20 by default."""
+    trials = all_trials(study, network, study.entries[entry].runs)
+    runs = [made_up(trial, (errors or {}).get(trial.label, 20.0), **options) for trial in trials]
+    reference = (
+        [made_up(t) for t in network.trials(study.runs[study.reference])] if study.reference else []
+    )
+    return Place.of_runs(network, runs, reference, study.limit)
 
 
-def verdicts(result):
-    """The verdicts on the questions of a result."""
-    return [answer["verdict"] for answer in result.series["answers"]]
+def outcomes(measured):
+    """The outcomes of the parts of a measured entry, in its only place."""
+    (answers,) = measured.answers.values()
+    return [answer.outcome for answer in answers]
+
+
+def tiny_recipe(family, method, hybrid=False):
+    """Recipes of three epochs of two steps."""
+    found = recipe(family, method, hybrid)
+    schedule = {"hybrid": {"switch_epoch": 1}} if "hybrid" in found.config else {}
+    return dataclasses.replace(found, config=merge(found.config, TINY, schedule))
+
+
+def run_here(jobs, folder, workers=None):
+    """What `run_jobs` does, in this process; that of others is tested in test_jobs and test_study."""
+    for key, job in jobs.items():  # first stages come before the runs that need them
+        path = result_file(folder, key, job)
+        if not path.is_file():
+            path.parent.mkdir(parents=True)
+            content = job.work(path.parent, lambda record: None)
+            if content is not None:
+                write_atomically(path, content)
+        yield Event(key, done=True)

@@ -11,24 +11,20 @@ from torch import Tensor, nn
 
 from rootpool.nn import CovariancePool, covariance, covariance_pool, covariance_pools
 from rootpool.nn.published import PublishedRoot, published_kernel
-from rootpool.report.records import Record
-from rootpool.train import merge
-from rootpool.train.datamodule import ImageData
-from rootpool.train.run import build
-from rootpool.train.settings import resolve
-from studies.paper.networks import loss
-from studies.paper.plan import Plan, run_method
+from rootpool.report import Record
+from rootpool.train import ImageData, build, merge, recipe, resolve
+from studies.engine.network import pooling
 
 __all__ = ["pairs_below_rounding", "watch_training"]
 
 
 def watch_training(
-    plan: Plan, method: str = "mpn-cov", dtype: str = "float32", *, seed: int = 0, steps: int = 100
+    family: str, method: str = "mpn-cov", dtype: str = "float32", *, seed: int = 0, steps: int = 100
 ) -> list[Record]:
     """Train as the recipe does and look at every step, until the numbers stop being finite.
 
     Args:
-        plan: whose recipe to train.
+        family: whose recipe to train.
         method: the name of a run: as published, unless it says fused.
         dtype: what the pooling computes in.
         seed: of weights and order.
@@ -41,12 +37,10 @@ def watch_training(
         of eigenvalues whose gap is below rounding, see `pairs_below_rounding`), ``sample`` (the one with the
         largest gradient), ``sample_share`` (of the squared norm that is its own), and ``finite``.
     """
-    model = {"method": method.partition(",")[0], "compute_dtype": dtype}
-    module, data = build(
-        resolve(merge(plan.recipe().config, {"model": model, "seed": seed}, _given(plan)))
-    )
+    base, trained = pooling(method)
+    own = {"model": {"method": trained, "compute_dtype": dtype}, "seed": seed}
+    module, data = build(resolve(merge(recipe(family, base).config, own)))
     (pool,) = covariance_pools(module.model).values()
-    pool.method = run_method(method)
     optimizer = module.configure_optimizers()["optimizer"]
     records: list[Record] = []
     for step, batch in zip(range(steps), _batches(data), strict=False):
@@ -56,10 +50,6 @@ def watch_training(
             break
         optimizer.step()
     return records
-
-
-def _given(plan: Plan) -> dict[str, Any]:
-    return {} if plan.data is None else {"data": {"root": plan.data}}
 
 
 def _batches(data: ImageData) -> Iterator[tuple[Tensor, Tensor]]:
@@ -88,7 +78,7 @@ def _watched_step(
         pool.register_forward_hook(keep("pooled")),
     ]
     try:
-        value = loss(model, batch)
+        value = nn.functional.cross_entropy(model(batch[0]), batch[1])
     except ValueError:  # the features are not finite any more, and the pooling says so
         return {"loss": float("nan"), "finite": False}
     finally:

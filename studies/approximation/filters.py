@@ -1,4 +1,4 @@
-r"""What a method does to a spectrum, and the variants that tell which part of it matters.
+r"""What a method does to a spectrum.
 
 A method that acts on eigenvalues is a filter: in units of the trace it maps :math:`\lambda / \tau` to
 :math:`q / \sqrt\tau`. The square root is one such filter. Newton-Schulz after k steps is another: it follows
@@ -9,74 +9,19 @@ the root for large eigenvalues and falls below it for small ones,
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from rootpool.nn import ISqrtCov, resolve_method
-from rootpool.report.records import Record
+from rootpool.report import Record
 from studies.methods import LearnedPower
 
-__all__ = ["EXPONENTS", "ITERATIONS", "VARIANTS", "Variant", "spectral_response", "usual_filters"]
+__all__ = ["CONVERGED", "EXPONENTS", "ITERATIONS", "spectral_response", "usual_filters"]
 
 ITERATIONS = (1, 2, 3, 5, 7, 10, 15)
 EXPONENTS = (0.3, 0.4, 0.6, 0.7)
-CONVERGED = 100  # stands for the limit of the iteration in records
-
-
-@dataclass(frozen=True)
-class Variant:
-    """A method with parameters, and its place in the comparisons.
-
-    Args:
-        label: what tables and plots call it.
-        method: a name in ``METHODS``.
-        options: parameters of the method.
-        tags: ``forward`` and ``backward`` in the two-by-two, ``iterations``, ``exponent``, ``learned``.
-    """
-
-    label: str
-    method: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-    tags: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def decides(self) -> bool:
-        """Whether an answer rests on it: the two-by-two and what is learned, which get more seeds."""
-        return "forward" in self.tags or "learned" in self.tags
-
-
-ACCURATE, NEWTON, EXACT = "accurate root", "Newton-Schulz", "exact"
-
-
-def _variants() -> list[Variant]:
-    def place(forward: str, backward: str) -> dict[str, str]:
-        return {"forward": forward, "backward": backward}
-
-    limits = {"iterations": CONVERGED, "exponent": 0.5}
-    half = {"iterations": 5}
-    found = [
-        Variant("exact", "exact", {}, {**place(ACCURATE, EXACT), **limits}),
-        Variant("svd-newton, 5 iterations", "svd-newton", half, place(ACCURATE, NEWTON)),
-        Variant("newton-exact", "newton-exact", {}, place(NEWTON, EXACT)),
-        Variant("isqrt-cov", "isqrt-cov", {}, {**place(NEWTON, NEWTON), **half}),
-    ]
-    for k in ITERATIONS:
-        if k != 5:
-            # isqrt-cov up to rounding, in a fraction of its time.
-            label = f"newton-fused, {k} iteration{'s' * (k > 1)}"
-            found.append(Variant(label, "newton-fused", {"iterations": k}, {"iterations": k}))
-    for p in EXPONENTS:
-        options = {"exponent": p, "trained": False}
-        found.append(Variant(f"exponent {p:g}", "learned-power", options, {"exponent": p}))
-    for name in ("learned-power", "learned-mixture"):
-        found.append(Variant(name, name, {}, {"learned": name}))
-    return found
-
-
-VARIANTS = _variants()
+CONVERGED = 100  # stands for the limit of the iteration in study.yaml
 
 
 def spectral_response(

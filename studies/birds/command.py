@@ -1,43 +1,52 @@
-"""``python -m studies birds``: heads on frozen features of birds, and a page with the results."""
+"""``python -m studies birds``: heads on frozen features of birds."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-__all__ = ["birds"]
+from rootpool.train import merge
+from studies.engine.command import Options, command_line, list_entries, run_study
+from studies.engine.network import Network
+from studies.engine.study import Study, load_study
+
+__all__ = ["bird_network", "load_birds", "main"]
 
 
-def birds(
-    data: str,
-    output: str,
-    *,
-    methods: bool = False,
-    seeds: int = 5,
-    workers: int | None = None,
-    markdown: str | None = None,
-) -> int:
-    """Run the main table and, on demand, the table of all methods; write the page after each.
+def load_birds() -> Study:
+    """The study."""
+    return load_study(Path(__file__).with_name("study.yaml"))
 
-    Args:
-        data: the folder of the data set.
-        output: gets everything; what is finished there is not done again.
-        methods: whether to compare all methods too, which takes longer than the rest.
-        seeds: repetitions of every head.
-        workers: processes at a time; None for one per core.
-        markdown: where to write the Markdown report, instead of in the output folder.
-    """
+
+def bird_network(data: str, output: str, *, held_out: bool = False, **seeds: Any) -> Network:
+    """The frozen network of the birds, measured on the test images or on a held-out fifth of the others."""
     if not Path(data).is_dir():
         raise FileNotFoundError(
             f"{data} is not a folder; --data must be CUB-200-2011 as its authors lay it out, or a folder "
             "with train/ and test/"
         )
-    from studies.birds.birds import run
-    from studies.birds.page import write_reports
+    cache = {"data": {"cache": str(Path(output) / "features"), "hold_out": held_out}}
+    change = merge(load_birds().settings, cache)
+    name = "birds, held out" if held_out else "birds"
+    return Network("birds-head", data, kind="birds", name=name, change=change, **seeds)
 
-    main = run(data, output, seeds=seeds, workers=workers)
-    page = write_reports(output, main, markdown=markdown)
-    if methods:
-        compared = run(data, output, table="methods", seeds=seeds, workers=workers)
-        page = write_reports(output, main, compared, markdown)
-    print(f"The report is {page}; everything else is beside it.")
+
+def main(data: str, *, methods: bool = False, seeds: int = 5, **where: Any) -> int:
+    """Train heads, or what is left of them, and write the page; or list the entries.
+
+    Args:
+        data: the folder of the data set.
+        methods: whether to compare the methods of the paper too, which takes longer than the rest.
+        seeds: repetitions of every head.
+        where: ``show`` to list the entries and stop, and the fields of :class:`Options`.
+    """
+    study = load_birds()
+    if where.get("show"):
+        return list_entries(study)
+    from .measures import heads
+
+    network = bird_network(data, where["output"], seeds=seeds)
+    names = [] if methods else ["birds:heads"]
+    given = command_line(study.command, seeds=seeds) + " --methods" * methods
+    run_study(study, names, [network], {"heads": heads}, Options.given(given, where))
     return 0

@@ -1,4 +1,4 @@
-"""Many heads, several seeds each, side by side in processes; results are kept (`rootpool.train.jobs`)."""
+"""Many heads, several seeds each, side by side in processes; results are kept (`rootpool.train.keys`)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from rootpool.train.jobs import Job, Report, result_file, run_jobs, stable_key, versions
+from rootpool.train.keys import Job, Report, result_file, run_jobs, stable_key, versions
 from torch import Tensor
 
 from rootpool.train.features import FeatureCache

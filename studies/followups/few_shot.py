@@ -8,47 +8,53 @@ which methods that learn train on, are not needed: the features are frozen.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import torch
-from rootpool.train.jobs import Job, Report, result_file, run_jobs, stable_key, versions
 from torch import Tensor
 
+from rootpool.models.efficientnet_lite import efficientnet_lite, efficientnet_lite_transform
+from rootpool.models.stages import Stages
+from rootpool.nn import Length, make_pool, resolve_pool
 from rootpool.progress import Display
-from rootpool.report.records import read_json, to_json
-from studies.birds.birds import FASTER, LAST, LATE, cached_splits
-from studies.birds.head import EVALUATION_BATCH, Branch
-from studies.birds.study import Examples
+from rootpool.report import Record
+from rootpool.train.data import open_splits
+from rootpool.train.features import FeatureCache, cache_features
+from studies.engine.kept import Kept
+from studies.engine.training import Place
 
 from .episodes import draw_episodes, logistic_answers, nearest_mean_answers
 
-__all__ = ["CLASSIFIERS", "FEW_SHOT", "SHOTS", "FewShotResult", "novel_classes", "run_few_shot"]
+__all__ = [
+    "CLASSIFIERS",
+    "DESCRIPTIONS",
+    "SHOTS",
+    "Birds",
+    "cached_birds",
+    "classify",
+    "few_shots",
+    "novel_classes",
+]
 
 SHOTS = (1, 5)
 WAYS, QUERIES = 5, 15
 PENALTIES = (0.2, 2.0, 20.0)  # C of the logistic regression; DeepBDC has 20 on CUB
 CLASSIFIERS = ("nearest mean", "logistic regression")
-
-
-def _unit(stage: str, method: str, *options: tuple[str, float]) -> Branch:
-    """A pooling without anything that learns, as a vector of length 1."""
-    return Branch(stage, method, length=1.0, options=options)
-
-
-FEW_SHOT: dict[str, Branch] = {
-    "average": _unit(LATE, "gap"),
-    "average of the last layer": _unit(LAST, "gap"),
-    "covariance": _unit(LATE, "covariance"),
-    "signed square root": _unit(LATE, "signed-sqrt"),
-    "root": _unit(LATE, "exact"),
-    "isqrt-cov": _unit(LATE, FASTER["isqrt-cov"]),
-    "log-cholesky": _unit(LATE, "log-cholesky"),
-    "isice": _unit(LATE, "isice"),
-    "Brownian": _unit(LATE, "brownian"),
+BATCH = 64
+LATE, LAST = "blocks.5", "global_pool.pool"
+# Ways to describe an image: the stage, and the pooling of it to a vector of length 1.
+DESCRIPTIONS: dict[str, tuple[str, str]] = {
+    "average": (LATE, "gap"),
+    "average of the last layer": (LAST, "gap"),
+    "covariance": (LATE, "covariance"),
+    "signed square root": (LATE, "signed-sqrt"),
+    "root": (LATE, "exact"),
+    "isqrt-cov": (LATE, "newton-fused"),  # the same up to rounding, in a third of its time
+    "log-cholesky": (LATE, "log-cholesky"),
+    "isice": (LATE, "isice"),
+    "Brownian": (LATE, "brownian"),
 }
 
 
@@ -62,154 +68,109 @@ def novel_classes(classes: int, remainder: int = 3) -> list[int]:
 
 
 @dataclass(frozen=True)
-class FewShotResult:
-    """One way to describe images, one classifier and one number of shots.
+class Birds:
+    """Cached features of the centre squares of all images, with their labels."""
 
-    Args:
-        head: name of the description, a key of ``FEW_SHOT``.
-        classifier: one of ``CLASSIFIERS``.
-        shots: labelled images of each class.
-        penalty: C of the logistic regression, chosen on other classes; None for nearest means.
-        accuracies: of each episode, in per cent; the episodes are the same for all.
-        size: of the vectors.
-        seconds: CPU time of the head, with both classifiers.
-    """
+    cache: FeatureCache
+    labels: Tensor
+    classes: int
 
-    head: str
-    classifier: str
-    shots: int
-    penalty: float | None
-    accuracies: tuple[float, ...]
-    size: int
-    seconds: float
+    def of(self, classes: Sequence[int]) -> Tensor:
+        """The images of some classes."""
+        return torch.isin(self.labels, torch.tensor(classes)).nonzero().flatten()
 
-
-@dataclass(frozen=True)
-class Pool:
-    """Images of some classes, from the training and from the test images: all are drawn from."""
-
-    parts: tuple[Examples, ...]
-    classes: tuple[int, ...]
-
-    def _chosen(self) -> list[tuple[Examples, Tensor]]:
-        wanted = torch.tensor(self.classes)
-        return [
-            (part, torch.nonzero(torch.isin(part.labels, wanted)).flatten()) for part in self.parts
-        ]
-
-    @property
-    def labels(self) -> Tensor:
-        return torch.cat([part.labels[images] for part, images in self._chosen()])
-
-    def gram(self, branch: Branch) -> tuple[Tensor, int]:
-        """Inner products of all images as a branch describes them, and the size of the vectors."""
-        vectors = torch.cat([_vectors(branch, part, images) for part, images in self._chosen()])
+    def gram(self, images: Tensor, stage: str, method: str) -> tuple[Tensor, int]:
+        """Inner products of images as a pooling describes them, and the size of its vectors."""
+        cache = self.cache.select([stage])
+        pool = make_pool(
+            cache.channels[stage],
+            resolve_pool(method),
+            None,
+            output="isometric",
+            scaling=Length(1.0),
+        ).eval()
+        with torch.inference_mode():
+            batches = [pool(cache.batch(batch)[stage]) for batch in images.split(BATCH)]
+        vectors = torch.cat(batches)
         return vectors @ vectors.mT, vectors.shape[1]
 
 
-def _vectors(branch: Branch, examples: Examples, images: Tensor) -> Tensor:
-    """Of the first view of each image, the centre square."""
-    cache = examples.cache.select([branch.stage])
-    pool = branch.pool(cache.channels[branch.stage]).eval()
-    with torch.inference_mode():
-        batches = [
-            pool(cache.batch(batch)[branch.stage]) for batch in images.split(EVALUATION_BATCH)
-        ]
-        return torch.cat(batches)
-
-
-def run_few_shot(
-    data: str | os.PathLike[str],
-    output: str | os.PathLike[str],
-    *,
-    heads: Mapping[str, Branch] = FEW_SHOT,
-    episodes: int = 2000,
-    workers: int | None = None,
-    progress: bool = True,
-) -> list[FewShotResult]:
-    """Classify episodes with every head; what is finished is kept, and the same call again continues.
+def cached_birds(data: str | os.PathLike[str], directory: str | os.PathLike[str]) -> Birds:
+    """The features of a frozen EfficientNet-Lite0, of training and test images alike.
 
     Args:
-        data: the folder of the data set, as for :func:`studies.birds.birds.run`.
-        output: the folder of ``python -m studies birds``, whose features are used or computed.
-        heads: descriptions of images by name.
+        data: the folder of a data set in any layout that :func:`rootpool.train.data.open_splits` knows.
+        directory: of the cached features.
+    """
+    transform = efficientnet_lite_transform(224, crop_pct=1.0)
+    splits = open_splits(data, train_transform=transform, val_transform=transform)
+    files = [part.path(k) for part in (splits.train, splits.val) for k in range(len(part))]
+    network = Stages(efficientnet_lite(num_classes=0).eval(), (LATE, LAST))
+    network = network.to(memory_format=torch.channels_last)
+    cache = cache_features(network, files, transform, directory, title="features of few shots")
+    return Birds(cache, torch.cat([splits.train.labels, splits.val.labels]), len(splits.classes))
+
+
+def few_shots(data: str, output: Path, episodes: int = 2000) -> Place:
+    """Errors of episodes with every description and classifier, as a place of a study.
+
+    Args:
+        data: the folder of the data set.
+        output: of features and results; what is finished there is not done again.
         episodes: for each number of shots; the penalty is chosen on a quarter as many.
-        workers: processes at a time; None for one per core.
-        progress: whether to show progress.
     """
     if episodes < 2:
         raise ValueError(
             f"episodes must be at least 2, got {episodes}; the literature has 600 to 10000"
         )
-    folder = Path(output)
-    train, test, splits = cached_splits(data, folder / "features", progress=progress)
-    count = len(splits.classes)
-    novel, other = (
-        Pool((train, test), tuple(novel_classes(count, remainder))) for remainder in (3, 1)
-    )
-    for pool in (novel, other):  # says what is missing, before anything is computed
-        draw_episodes(pool.labels, 1, shots=max(SHOTS), ways=WAYS, queries=QUERIES)
-    shared = {"train": train.key, "test": test.key, "episodes": episodes, "versions": versions()}
-    shared |= {"ways": WAYS, "queries": QUERIES, "shots": SHOTS, "penalties": PENALTIES}
-    keys = {name: stable_key({**shared, "head": branch}) for name, branch in heads.items()}
-    jobs = {
-        keys[name]: Job(f"{name}, few shots", partial(_classify, branch, novel, other, episodes))
-        for name, branch in heads.items()
-    }
-    results = (folder / "few-shot").absolute()
-    done = sum(result_file(results, key, job).is_file() for key, job in jobs.items())
-    with Display("few shots", total=len(jobs), quiet=not progress) as display:
-        display.update(done)
-        for event in run_jobs(jobs, results, workers=workers):
-            done += event.done
-            display.update(done)
-    return [
-        found
-        for name, key in keys.items()
-        for found in _load(name, result_file(results, key, jobs[key]))
-    ]
+    birds, kept = cached_birds(data, output / "features"), Kept(output / "measured")
+    for remainder in (3, 1):  # says what is missing, before anything is computed
+        labels = birds.labels[birds.of(novel_classes(birds.classes, remainder))]
+        draw_episodes(labels, 1, shots=max(SHOTS), ways=WAYS, queries=QUERIES)
+    rows: list[Record] = []
+    shared = {"files": [str(path) for path in birds.cache.files.values()], "episodes": episodes}
+    with Display("few shots", total=len(DESCRIPTIONS)) as display:
+        for k, (name, (stage, method)) in enumerate(DESCRIPTIONS.items()):
+            made_from = {**shared, "stage": stage, "method": method}
+            found = kept(
+                "few-shot", made_from, lambda s=stage, m=method: classify(birds, s, m, episodes)
+            )
+            rows += [row for one in found for row in _rows(name, one)]
+            display.update(k + 1, name)
+    about = f"{episodes} episodes of {WAYS} species, features of a frozen EfficientNet-Lite0"
+    return Place("few shots", "few-shot", rows, about=about)
 
 
-def _classify(
-    branch: Branch, novel: Pool, other: Pool, episodes: int, folder: Path, report: Report
-) -> str:
-    """How many queries are right in each episode, as JSON; executed in another process."""
-    start = time.process_time()
-    rows: list[dict[str, object]] = []
+def classify(birds: Birds, stage: str, method: str, episodes: int) -> list[Record]:
+    """How many queries are right in each episode, by classifier and number of shots."""
+    rows: list[Record] = []
     chosen: dict[int, float] = {}
-    gram, size = other.gram(branch)
+    other, novel = (birds.of(novel_classes(birds.classes, k)) for k in (1, 3))
+    gram, _ = birds.gram(other, stage, method)
     for shots in SHOTS:
-        drawn = draw_episodes(
-            other.labels, max(episodes // 4, 1), shots=shots, ways=WAYS, queries=QUERIES
-        )
+        count = max(episodes // 4, 1)
+        drawn = draw_episodes(birds.labels[other], count, shots=shots, ways=WAYS, queries=QUERIES)
         right = {C: int(drawn.correct(logistic_answers(gram, drawn, C)).sum()) for C in PENALTIES}
         chosen[shots] = max(PENALTIES, key=lambda C: right[C])
-    gram, size = novel.gram(branch)
+    gram, size = birds.gram(novel, stage, method)
     for shots in SHOTS:
-        drawn = draw_episodes(novel.labels, episodes, shots=shots, ways=WAYS, queries=QUERIES)
-        C = chosen[shots]
-        for classifier, penalty, answers in (
-            (CLASSIFIERS[0], None, nearest_mean_answers(gram, drawn)),
-            (CLASSIFIERS[1], C, logistic_answers(gram, drawn, C)),
-        ):
-            correct = drawn.correct(answers).tolist()
-            rows.append(
-                {"classifier": classifier, "shots": shots, "penalty": penalty, "correct": correct}
-            )
-    return to_json({"rows": rows, "size": size, "seconds": time.process_time() - start})
-
-
-def _load(name: str, file: Path) -> Sequence[FewShotResult]:
-    content = read_json(file, "rows", "size", "seconds")
-    return [
-        FewShotResult(
-            name,
-            row["classifier"],
-            row["shots"],
-            row["penalty"],
-            tuple(100 * right / (WAYS * QUERIES) for right in row["correct"]),
-            content["size"],
-            content["seconds"],
+        drawn = draw_episodes(
+            birds.labels[novel], episodes, shots=shots, ways=WAYS, queries=QUERIES
         )
-        for row in content["rows"]
+        C = chosen[shots]
+        answers = (nearest_mean_answers(gram, drawn), logistic_answers(gram, drawn, C))
+        for classifier, penalty, given in zip(CLASSIFIERS, (None, C), answers, strict=True):
+            own = {"classifier": classifier, "shots": shots, "penalty": penalty, "size": size}
+            rows.append({**own, "correct": drawn.correct(given).tolist()})
+    return rows
+
+
+def _rows(name: str, found: Mapping[str, object]) -> list[Record]:
+    """A row per episode; errors, so that a lower value is better."""
+    tags = {k: found[k] for k in ("classifier", "shots", "size")}
+    run = f"{name}, {tags['classifier']}, {tags['shots']} shot{'s' * (tags['shots'] != 1)}"
+    errors = [100 - 100 * right / (WAYS * QUERIES) for right in found["correct"]]  # type: ignore[attr-defined]
+    return [
+        {"run": run, "method": name, **tags, "seed": k, "val_error": error, "failed": False}
+        for k, error in enumerate(errors)
     ]

@@ -2,202 +2,195 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import fmean
 
-from torch import Tensor
+import torch
 
-from rootpool.report.records import Record
-from rootpool.report.spectrum import covariance_eigenvalues
-from rootpool.report.statistics import PairedDifference, describe, paired_difference
+from rootpool.nn import covariance
+from rootpool.report import (
+    Block,
+    Cell,
+    Number,
+    PairedDifference,
+    Table,
+    describe,
+    paired_difference,
+)
+from studies.engine.command import Found
+from studies.engine.kept import Kept
+from studies.engine.pictures import mean_of
+from studies.engine.questions import Finding, outcome_of
+from studies.engine.study import Entry
+from studies.engine.training import Place, Row
 
-from .judge import Answer, answers_from_runs, comparison_records, conclude
-from .networks import features, networks
-from .plan import Measured
-from .published import Figure, Table, load_published
-from .result import Result, Verdict, verdict_of
-from .rows import Row, curve_records, endings, settings_of, side_by_side
+from .networks import features, moments
+from .published import load_published
+from .tables import side_by_side
 
-__all__ = [
-    "measure_condition_numbers",
-    "measure_eigenvalue_ratio",
-    "measure_training_curves",
-    "measure_warm_up_curves",
-]
+__all__ = ["condition_numbers", "eigenvalue_ratio", "training_curves"]
 
 TIE = 1.05  # a ratio of eigenvalues that counts as one
 NEWTON = "isqrt-cov"
 
 
-def _clearly_positive(difference: PairedDifference) -> Verdict:
-    return verdict_of(difference.mean > 0 if difference.clear else None)
+def _positive(difference: PairedDifference, said: str) -> Finding:
+    return Finding(outcome_of(difference.mean > 0 if difference.clear else None), said)
 
 
 # --------------------------------------------------------------------------------------------------
 # Figure 1
 
 
-def _gaps(rows: Sequence[Row], epoch: int, methods: Sequence[str]) -> list[float]:
-    """For each seed: mean training error of the methods minus that of iSQRT-COV after an epoch."""
-
-    def errors(seed: int, methods: Sequence[str]) -> list[float]:
-        return [
-            row["train_error"]
-            for row in rows
-            if row["seed"] == seed and row["epoch"] == epoch and row["method"] in methods
-        ]
-
-    seeds = sorted({row["seed"] for row in rows})
-    return [fmean(errors(seed, methods)) - fmean(errors(seed, [NEWTON])) for seed in seeds]
-
-
-def measure_training_curves(figure: Figure, study: Measured) -> Result:
+def training_curves(entry: Entry, places: Sequence[Place], kept: Kept) -> Found:
     """Standalone training: the gap to iSQRT-COV at the end of each stage of the learning rate."""
-    runs = study.runs(protocol="standalone")
-    rows = [row for row in curve_records(runs) if row["method"] != "gap"]
-    stages = [*study.plan.milestones, study.plan.epochs]
-    gaps = {end: _gaps(rows, end - 1, figure.members("svd")) for end in stages}
+    return Found.by_place(places, _training_curves)
+
+
+def _training_curves(place: Place) -> tuple[dict[str, Finding], list[Block]]:
+    assert place.network is not None
+    stages = [*place.network.milestones, place.network.epochs]
+    gaps = {end: _gaps(place, end - 1) for end in stages}
     first, last = gaps[stages[0]], gaps[stages[-1]]
-    shrinks = paired_difference(first, last)
-    stays = paired_difference(last, [0.0] * len(last))
+    if not first or not last:
+        return {}, []
     sizes = ", ".join(f"{fmean(gap):.2f} after epoch {end}" for end, gap in gaps.items())
-    answers = [
-        Answer(
-            f"The gap in training error to iSQRT-COV shrinks as the rate decays. Here it is {sizes} "
-            f"(points, mean of the SVD methods).",
-            _clearly_positive(shrinks),
-        ),
-        Answer(
-            f"The gap stays. Here the SVD methods are {describe(stays)} than iSQRT-COV.",
-            _clearly_positive(stays),
-        ),
-        *answers_from_runs(figure, endings(runs)),
+    stays = paired_difference(last, [0.0] * len(last))
+    shrinks = paired_difference(first, last)
+    cells: list[list[Cell]] = [[f"epoch {end}", mean_of(gap)] for end, gap in gaps.items()]
+    return {
+        "shrinks": _positive(shrinks, f"it is {sizes} (points, mean of the SVD methods)"),
+        "stays": _positive(stays, f"the SVD methods are {describe(stays)} than iSQRT-COV"),
+    }, [Table(["after", "gap in training error, points"], cells, place.name)]
+
+
+def _gaps(place: Place, epoch: int) -> list[float]:
+    """For each seed: the mean training error of the runs that converge, minus that of iSQRT-COV."""
+    failed = {(row["run"], row["seed"]) for row in place.rows if row["failed"]}
+    rows = [
+        row
+        for row in place.records(protocol="standalone")
+        if row["epoch"] == epoch and (row["run"], row["seed"]) not in failed
     ]
-    records: list[Record] = [
-        {
-            "row": "gap in training error to iSQRT-COV",
-            "column": f"epoch {end}",
-            "measured": fmean(gap),
-        }
-        for end, gap in gaps.items()
-    ]
-    return conclude(figure, answers, records, settings_of(study.plan), curves=rows)
-
-
-# --------------------------------------------------------------------------------------------------
-# Figure 5
-
-
-def measure_warm_up_curves(figure: Figure, study: Measured) -> Result:
-    """The last stage of hybrid training against iSQRT-COV and against MPN-COV."""
-    chosen = [*study.runs(protocol="hybrid"), *study.runs(method=NEWTON)]
-    rows = endings(chosen)
-    start = study.plan.switch or 0
-    return conclude(
-        figure,
-        answers_from_runs(figure, rows),
-        [],
-        settings_of(study.plan),
-        curves=[row for row in curve_records(chosen) if row["epoch"] >= start - 1],
-        comparisons=comparison_records(figure, rows),
-    )
+    svd = [r for r in rows if r["method"].startswith(("svd", "mpn")) and "fused" not in r["method"]]
+    gaps = []
+    for newton in (row for row in rows if row["method"] == NEWTON):
+        own = [row["train_error"] for row in svd if row["seed"] == newton["seed"]]
+        gaps += [fmean(own) - newton["train_error"]] if own else []
+    return gaps
 
 
 # --------------------------------------------------------------------------------------------------
 # Table 1
 
 
-def _to_the_end(spectra: Sequence[Row]) -> list[int]:
-    """The seeds whose spectra were measured until the last step: those that did not diverge."""
-    last = max(row["step"] for row in spectra)
-    return sorted({row["seed"] for row in spectra if row["step"] == last})
+def _spectra(place: Place) -> list[Row]:
+    """Spectra while MPN-COV is trained, of the seeds that converge."""
+    failed = {row["seed"] for row in place.rows if row["failed"] and row["run"] == "mpn-cov"}
+    rows = place.records("spectrum", protocol="standalone", method="mpn-cov")
+    return [row for row in rows if row["seed"] not in failed]
 
 
-def measure_condition_numbers(table: Table, study: Measured) -> Result:
+NUMBERS: dict[str, Callable[[Row], float]] = {
+    "MPN-COV": lambda row: row["condition_mean"],
+    "largest eigenvalue": lambda row: row["lambda_1"],
+    "smallest eigenvalue above round-off": lambda row: row["lambda_min_kept"],
+    "condition number without the null space": lambda row: row["lambda_1"] / row["lambda_min_kept"],
+    "numerical rank": lambda row: row["rank"],
+}
+
+
+def condition_numbers(entry: Entry, places: Sequence[Place], kept: Kept) -> Found:
     """Condition numbers in the first epoch of each learning rate, and what is behind them."""
-    spectra = curve_records(study.runs(protocol="standalone", method="mpn-cov"), "spectrum")
+    return Found.by_place(places, _condition_numbers)
+
+
+def _condition_numbers(place: Place) -> tuple[dict[str, Finding], list[Block]]:
+    table = load_published().tables["condition-number"]
+    limit = load_published().statements["ill-conditioned-from"]
+    assert place.network is not None
+    spectra = _spectra(place)
+    if not spectra:
+        return {}, []
     # The paper's columns are the first epochs of its learning rates; ours may have fewer rates.
-    starts = [0, *study.plan.milestones][: len(table.columns)]
-    epochs = dict(zip(table.columns[: len(starts)], starts, strict=True))
-    seeds = _to_the_end(spectra)
-
-    def at(epoch: int, value: str) -> list[float]:
-        """The mean over an epoch, for each seed."""
-        return [
-            fmean(r[value] for r in spectra if r["seed"] == seed and r["epoch"] == epoch)
-            for seed in seeds
-        ]
-
-    condition = {column: at(epoch, "condition_mean") for column, epoch in epochs.items()}
-    first, *_, last = condition.values()
-    falls = paired_difference(first, last)
-    limit = load_published().statements["ill-conditioned-from"].value
-    means = [fmean(values) for values in condition.values()]
-    answers = [
-        Answer(
-            "The condition number falls as the learning rate decays. Here it is "
-            + ", ".join(
-                f"{mean:.2e} in epoch {epochs[c] + 1}"
-                for c, mean in zip(condition, means, strict=True)
-            )
-            + ".",
-            _clearly_positive(falls),
-        ),
-        Answer(
-            f"It falls from above {limit:.0e} to below.",
-            verdict_of(means[0] > limit > means[-1]),
-        ),
-    ]
-    beside = {
-        "largest eigenvalue": "lambda_1",
-        "smallest eigenvalue above round-off": "lambda_min_kept",
-        "numerical rank": "rank",
+    starts = [0, *place.network.milestones][: len(table.columns)]
+    found = {
+        name: [_at(spectra, start, value) for start in starts] for name, value in NUMBERS.items()
     }
-    cells = {("MPN-COV", column): values for column, values in condition.items()}
-    cells |= {(n, c): at(e, value) for n, value in beside.items() for c, e in epochs.items()}
-    return conclude(
-        table,
-        answers,
-        side_by_side(table, cells),
-        {**settings_of(study.plan), "our epochs": ", ".join(str(e + 1) for e in epochs.values())},
-        spectrum=spectra,
-    )
+    clamped, true = found["MPN-COV"], found["condition number without the null space"]
+    said, means = _sequence(clamped, starts), [fmean(values) for values in clamped]
+    cells = {
+        (name, column): mean_of(values, ".3g")
+        for name, own in found.items()
+        for column, values in zip(table.columns, own, strict=False)
+    }
+    caption = f"Here, {place.name}: epochs {', '.join(str(e + 1) for e in starts)}."
+    return {
+        "falls": _positive(paired_difference(clamped[0], clamped[-1]), said),
+        "crosses": Finding(outcome_of(means[0] > limit > means[-1] or None), said),
+        "conditioned": _positive(
+            paired_difference(true[0], true[-1]),
+            f"without the null space it is {_sequence(true, starts)}",
+        ),
+    }, [side_by_side(table, cells, caption, "number")]
+
+
+def _at(spectra: Sequence[Row], epoch: int, value: Callable[[Row], float]) -> list[float]:
+    """The mean over an epoch, for each seed."""
+    own = [row for row in spectra if row["epoch"] == epoch]
+    seeds = sorted({row["seed"] for row in own})
+    return [fmean(value(row) for row in own if row["seed"] == seed) for seed in seeds]
+
+
+def _sequence(values: Sequence[Sequence[float]], epochs: Sequence[int]) -> str:
+    pairs = zip(values, epochs, strict=True)
+    return ", ".join(f"{fmean(own):.2e} in epoch {epoch + 1}" for own, epoch in pairs)
 
 
 # --------------------------------------------------------------------------------------------------
 # Figure 3
 
 
-def measure_eigenvalue_ratio(figure: Figure, study: Measured) -> Result:
+def eigenvalue_ratio(entry: Entry, places: Sequence[Place], kept: Kept) -> Found:
     """The first eigenvalue over the second: its mean over the steps, and its least at some moments."""
-    spectra = curve_records(study.runs(protocol="standalone", method="mpn-cov"), "spectrum")
+
+    def one(place: Place) -> tuple[dict[str, Finding], list[Block]]:
+        keys = [run.trial.key for run in place.runs]
+        ratios = kept("eigenvalue-ratios", keys, lambda: _ratios(place))
+        return _eigenvalue_ratio(place, ratios)
+
+    return Found.by_place(places, one)
+
+
+def _eigenvalue_ratio(
+    place: Place, ratios: Sequence[Row]
+) -> tuple[dict[str, Finding], list[Block]]:
+    spectra = _spectra(place)
+    if not spectra:
+        return {}, []
     steps = sorted({row["step"] for row in spectra})
-    seeds = _to_the_end(spectra)
-    first, last = (
-        [r["eigenvalue_ratio"] for r in spectra if r["step"] == step and r["seed"] in seeds]
+    begin, end = (
+        [r["eigenvalue_ratio"] for r in spectra if r["step"] == step]
         for step in (steps[0], steps[-1])
     )
-    ratios: dict[str, list[Tensor]] = {}  # by moment, one per seed
-    for network in networks(study, ["mpn-cov"]):
-        lam = covariance_eigenvalues(features(network))
-        ratios.setdefault(network.moment, []).append(lam[:, 0] / lam[:, 1])
-    means = {moment: fmean(float(r.mean()) for r in found) for moment, found in ratios.items()}
-    lows = {moment: min(float(r.min()) for r in found) for moment, found in ratios.items()}
-    records: list[Record] = [
-        {"row": f"{name} of a batch, {moment}", "column": "λ₁ / λ₂", "measured": values[moment]}
-        for moment in ratios
-        for name, values in (("mean", means), ("lowest", lows))
-    ]
-    least = min(lows.values())
-    answers = [
-        Answer(
-            f"The ratio falls during training. Here its mean over a batch goes from {fmean(first):.2f} "
-            f"to {fmean(last):.2f} in {steps[-1]} steps.",
-            _clearly_positive(paired_difference(first, last)),
-        ),
-        Answer(
-            f"It reaches one (below {TIE:g}) for some covariances. Here the lowest is {least:.3f}.",
-            verdict_of(least < TIE),
-        ),
-    ]
-    return conclude(figure, answers, records, settings_of(study.plan), spectrum=spectra)
+    said = f"its mean over a batch goes from {fmean(begin):.2f} to {fmean(end):.2f} in {steps[-1]} steps"
+    least = min(row["lowest"] for row in ratios)
+    cells: list[list[Cell]] = []
+    for name in dict.fromkeys(row["moment"] for row in ratios):
+        own = [row for row in ratios if row["moment"] == name]
+        lowest = Number(min(row["lowest"] for row in own), form=".3f")
+        cells.append([name, mean_of([row["mean"] for row in own], ".3f"), lowest])
+    return {
+        "falls": _positive(paired_difference(begin, end), said),
+        "reaches-one": Finding(outcome_of(least < TIE or None), f"the lowest is {least:.3f}"),
+    }, [Table(["network", "λ₁ / λ₂, mean of a batch", "lowest"], cells, place.name)]
+
+
+def _ratios(place: Place) -> list[Row]:
+    rows = []
+    for moment in moments(place, ["mpn-cov"]):
+        lam = torch.linalg.eigvalsh(covariance(features(moment).double()))
+        ratio = lam[:, -1] / lam[:, -2]
+        means = {"mean": float(ratio.mean()), "lowest": float(ratio.min())}
+        rows.append({"moment": moment.name, "seed": moment.seed, **means})
+    return rows

@@ -3,29 +3,35 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 import torch
 from torch import Tensor
 
-from rootpool.nn import KernelRoot, Method, SVDNewton
+from rootpool.nn import KernelRoot, Method, SVDNewton, covariance
 from rootpool.nn.published import PublishedRoot
-from rootpool.report.records import Record
-from rootpool.report.spectrum import covariance_eigenvalues
+from rootpool.report import Block, Number, Record
+from studies.engine.command import Found
+from studies.engine.kept import Kept
+from studies.engine.network import in_our_form, run_method
+from studies.engine.page import NOWHERE
+from studies.engine.questions import Finding, outcome_of, shared_outcome
+from studies.engine.study import Entry
+from studies.engine.training import Place
 
 from .bounds import bound_by_search, newton_bound_by_search, of_pairs
-from .judge import Answer, conclude
-from .networks import features, networks
-from .plan import Measured, in_our_form, run_method
-from .published import Table, load_published
-from .result import Result, verdict_of
-from .rows import settings_of
+from .drawings import two_dots
+from .networks import features, moments
+from .published import PrintedTable, load_published
+from .tables import side_by_side
 
-__all__ = ["measure_bound_occurrences", "measure_upper_bounds"]
+__all__ = ["bound_occurrences", "largest_entry", "share_at_bound", "upper_bounds"]
 
 EPS = torch.finfo(torch.float64).eps
 FLOAT32_MAX = torch.finfo(torch.float32).max
 COLUMN = "Maximal Value"
+REMEDIES = ("svd-pade", "svd-taylor", "svd-trunc", "svd-topn")
 
 
 def largest_entry(name: str) -> float:
@@ -39,50 +45,64 @@ def largest_entry(name: str) -> float:
     return bound_by_search(of_pairs(method.rule))[0]
 
 
-def _size_records(table: Table) -> list[Record]:
-    """Each row as printed and as found by search, and our form of it below."""
-    records: list[Record] = []
-    for row in table.rows:
-        cell = row.cells[table.columns.index(COLUMN)]
-        name: Record = {"row": row.name, "column": COLUMN, "method": row.method}
-        printed: Record = {"printed": cell.text, "published": cell.value}
-        records.append({**name, **printed, "measured": largest_entry(row.method)})
-        ours = in_our_form(row.method)
-        if ours != row.method:
-            fused = f"{row.name}, fused"
-            records.append({**name, "row": fused, "method": ours, "measured": largest_entry(ours)})
-    return records
+def _sizes(table: PrintedTable, kept: Kept) -> dict[str, float]:
+    """The largest entry of each method of a table, as published and in our form."""
+    names = list(dict.fromkeys(form for m in table.methods for form in (m, in_our_form(m))))
+    made = kept("bounds", names, lambda: [{"method": n, "bound": largest_entry(n)} for n in names])
+    return {str(record["method"]): float(record["bound"]) for record in made}
 
 
-def measure_upper_bounds(table: Table) -> Result:
-    """A table of bounds: as printed, and what a search finds for the kernels as published and in our form."""
-    records = _size_records(table)
-    found = {str(r["method"]): float(r["measured"] or 0) for r in records}
-    as_printed = [
-        row.name
-        for row in table.rows
-        if (cell := row.cells[table.columns.index(COLUMN)]).unit is not None
-        and abs(found[row.method] - (cell.value or 0)) < cell.unit
+def _blocks(
+    table: PrintedTable, sizes: Mapping[str, float], more: Mapping[tuple[str, str], Number]
+) -> list[Block]:
+    names = {row.method: row.name for row in table.rows}
+    forms = {in_our_form(m): f"{name}, fused" for m, name in names.items() if in_our_form(m) != m}
+    here = {({**forms, **names}[m], COLUMN): Number(v, form=".2e") for m, v in sizes.items()}
+    printed = {row.name: row.cells[COLUMN].value for row in table.rows}
+    dots = [
+        {"row": n, "published": printed.get(n), "measured": v.value} for (n, _), v in here.items()
     ]
-    pade = found["svd-pade"]
-    bounded = [value for value in found.values() if math.isfinite(value)]
-    at_one = load_published().statements["pade-at-one"].value
-    holds = math.isfinite(pade) and pade == max(bounded) and pade < FLOAT32_MAX
-    return Result(
-        table.entry,
-        table.claim,
-        tuple(records),
-        verdict_of(holds),
-        f"The bounds of {' and '.join(as_printed)} are as printed. SVD-Pade as published has "
-        + ("no bound: " if math.isinf(pade) else f"the bound {pade:.3g}: ")
-        + "its coefficients are rounding errors, and at a ratio of one the quotient is what they make of it. "
-        f"The printed value is such a number too, and {at_one:.3g} / eps, from which the text derives it, is "
-        f"{at_one / EPS:.3g}. SVD-TopN bounds only pairs across the cut; two kept eigenvalues can be as "
-        "close as those of SVD. SVD-Newton has a bound after all: "
-        f"{found['svd-newton']:.3g} over the root of the trace, at zero eigenvalues. In our form no kernel "
-        f"exceeds {max(v for m, v in found.items() if m.endswith('fused')):.3g}, next to a tie.",
-        {"dtype": "float64"},
+    label = "largest kernel entry, logarithmic"
+    caption = "Bounds as printed (hollow) and found by search here (filled)."
+    return [side_by_side(table, {**here, **more}), two_dots(dots, label, caption)]
+
+
+def upper_bounds(entry: Entry, places: Sequence[Place], kept: Kept) -> Found:
+    """The bounds as printed, and what a search finds for the kernels as published and in our form."""
+    table = load_published().tables["upper-bounds"]
+    sizes = _sizes(table, kept)
+    findings = {
+        row.method: _as_printed(row.cells[COLUMN].value, row.cells[COLUMN].unit, sizes[row.method])
+        for row in table.rows
+    }
+    at_one = load_published().statements["pade-at-one"]
+    pade = findings["svd-pade"]
+    findings["svd-pade"] = Finding(
+        pade.outcome if sizes["svd-pade"] < FLOAT32_MAX else "opposite",
+        f"{pade.said}: the coefficients are rounding errors, and at a ratio of one the quotient is what they "
+        f"make of it. The printed value is such a number too, and {at_one:.3g} / eps, from which the text "
+        f"derives it, is {at_one / EPS:.3g}",
     )
+    findings["svd-topn"] = Finding(
+        findings["svd-topn"].outcome,
+        f"{findings['svd-topn'].said}: it bounds only pairs across the cut; two kept eigenvalues can be as "
+        "close as those of SVD",
+    )
+    newton = sizes["svd-newton"]
+    fused = max(value for method, value in sizes.items() if method.endswith("fused"))
+    findings["unbounded"] = Finding(
+        outcome_of(math.isinf(sizes["mpn-cov"]) and math.isinf(newton)),
+        f"SVD has none; SVD-Newton has {newton:.3g} over the root of the trace, at zero eigenvalues. In our "
+        f"form no kernel exceeds {fused:.3g}, next to a tie",
+    )
+    return Found({NOWHERE: findings}, _blocks(table, sizes, {}), {"dtype": "float64"})
+
+
+def _as_printed(value: float | None, unit: float | None, found: float) -> Finding:
+    said = "there is no bound" if math.isinf(found) else f"it is {found:.3g}"
+    if value is None or unit is None:
+        return Finding(outcome_of(None), said)
+    return Finding(outcome_of(abs(found - value) < unit), said)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -105,48 +125,49 @@ def share_at_bound(method: Method, lam: Tensor, bound: float) -> float:
     return float((~K.isfinite() | (bound / 2 <= K)).double().mean())
 
 
-def measure_bound_occurrences(table: Table, study: Measured) -> Result:
+def bound_occurrences(entry: Entry, places: Sequence[Place], kept: Kept) -> Found:
     """The bounds again, and how often a batch reaches them while MPN-COV is trained."""
-    records = _size_records(table)
-    sizes = {str(r["method"]): float(r["measured"] or 0) for r in records}
-    kernels = [m for m in table.trained if m != "svd-newton"]  # which has none
-    shares: dict[tuple[str, str], list[float]] = {}
-    for network in networks(study, ["mpn-cov"]):
-        lam = covariance_eigenvalues(features(network))
-        for method in kernels:
-            share = share_at_bound(study.plan.method(method), lam, sizes[method])
-            shares.setdefault((method, network.moment), []).append(share)
-    names = {row.method: row.name for row in table.rows}
-    records += [
-        {
-            "row": names[method],
-            "column": f"pairs at the bound, %, {moment}",
-            "measured": 100 * fmean(s),
+    table = load_published().tables["upper-bounds-appendix"]
+    sizes = _sizes(table, kept)
+    finite = [m for m in REMEDIES if math.isfinite(sizes[m])]
+    smaller = Finding(outcome_of(len(finite) == len(REMEDIES)), f"so have {', '.join(finite)}")
+
+    def one(place: Place) -> tuple[dict[str, Finding], list[Block]]:
+        keys = [run.trial.key for run in place.runs]
+        shares = kept("bound-occurrences", keys, lambda: _shares(place, sizes))
+        rarer = [m for m in REMEDIES if _rarer(shares, m)]
+        names = {row.method: row.name for row in table.rows}
+        columns = {
+            (names[r["method"]], f"pairs at the bound, %, {r['moment']}"): Number(
+                100 * r["share"], form=".3g"
+            )
+            for r in shares
         }
-        for (method, moment), s in shares.items()
-    ]
-    remedies = [m for m in table.members("remedies") if m in kernels]
-    smaller = [m for m in remedies if math.isfinite(sizes[m])]
-    rarer = [
-        m
-        for m in remedies
-        if all(fmean(s) < fmean(shares["mpn-cov", k]) for (n, k), s in shares.items() if n == m)
-    ]
-    answers = [
-        Answer(
-            "All remedies reduce the size of the largest entry. Here "
-            f"{_listed(smaller, names)} have a finite one, where that of SVD is infinite.",
-            verdict_of(len(smaller) == len(remedies)),
-        ),
-        Answer(
-            "All remedies reduce how often it occurs. Here a pair is at its bound less often than the pairs "
-            f"of SVD that are equal with {_listed(rarer, names)} of {len(remedies)} remedies: with fewer "
-            "positions than channels all eigenvalues of the null space are equal, whatever the kernel is.",
-            verdict_of(len(rarer) == len(remedies)),
-        ),
-    ]
-    return conclude(table, answers, records, settings_of(study.plan))
+        said = f"so it is with {', '.join(rarer) or 'none'}"
+        findings = {
+            "smaller": smaller,
+            "rarer": Finding(shared_outcome(len(rarer), len(REMEDIES)), said),
+        }
+        return findings, _blocks(table, sizes, columns)
+
+    return Found.by_place(places, one)
 
 
-def _listed(methods: list[str], names: dict[str, str]) -> str:
-    return " and ".join(names[m] for m in methods) or "none"
+def _rarer(shares: Sequence[Record], method: str) -> bool:
+    """Whether a method is at its bound less often than SVD, at every moment."""
+    own, base = (
+        {r["moment"]: r["share"] for r in shares if r["method"] == m} for m in (method, "mpn-cov")
+    )
+    return all(own[moment] < base[moment] for moment in base)
+
+
+def _shares(place: Place, sizes: Mapping[str, float]) -> list[Record]:
+    """Shares by method and moment, mean over seeds; of eigenvalues as the method sees them."""
+    assert place.network is not None
+    found: dict[tuple[str, str], list[float]] = {}
+    for moment in moments(place, ["mpn-cov"]):
+        lam = torch.linalg.svdvals(covariance(features(moment).double()))
+        for method in (*REMEDIES, "mpn-cov"):
+            share = share_at_bound(place.network.method(method), lam, sizes[method])
+            found.setdefault((method, moment.name), []).append(share)
+    return [{"method": m, "moment": k, "share": fmean(s)} for (m, k), s in found.items()]

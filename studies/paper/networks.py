@@ -5,86 +5,70 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
+from rootpool.models.files import load_weights_only
 from rootpool.nn import covariance_pools
+from rootpool.train import build, resolve
+from rootpool.train.run import LAST
+from studies.engine.training import Place, Run
 
-from .plan import Measured
-
-if TYPE_CHECKING:
-    from rootpool.train.study import Trial
-
-__all__ = ["Network", "features", "networks"]
+__all__ = ["TRAINED", "UNTRAINED", "Moment", "features", "moments"]
 
 UNTRAINED, TRAINED = "untrained", "trained"
 
 
 @dataclass(frozen=True)
-class Network:
-    """A network, with the method that it was built with, and a batch of its training data."""
+class Moment:
+    """A network at a moment of its training, with the method that it was built with, and a batch."""
 
     method: str
     seed: int
-    moment: str
+    name: str
     model: nn.Module
     batch: tuple[Tensor, Tensor]
 
 
-def networks(study: Measured, methods: Sequence[str]) -> Iterator[Network]:
+def moments(place: Place, methods: Sequence[str]) -> Iterator[Moment]:
     """For every seed and method: its network untrained, after the first stage, and trained standalone.
 
     The first stage of a hybrid run is trained by Newton-Schulz and is the same for all methods of a
-    seed; that moment is left out if the study has no hybrid run. A run that diverged is never trained.
+    seed; that moment is left out if there is no hybrid run. A run that diverged is never trained.
     """
-    from rootpool.train.run import LAST
-
-    hybrid = {t.tags["seed"]: t for t in study.trials if t.tags["protocol"] == "hybrid"}
-    for trial, result in zip(study.trials, study.results, strict=True):
-        tags = trial.tags
-        if tags["method"] not in methods or tags["protocol"] != "standalone":
+    hybrid = {run.tags["seed"]: run for run in place.having(protocol="hybrid")}
+    for run in place.having(protocol="standalone"):
+        tags = run.tags
+        if tags["method"] not in methods or tags.get("precision", "float64") != "float64":
             continue
-        if tags.get("precision", "float64") != "float64":
-            continue
-        yield _network(trial, UNTRAINED, None)
+        yield _moment(run, UNTRAINED, None)
         shared = hybrid.get(tags["seed"])
-        if shared is not None and (stage := shared.first_stage) is not None:
+        if shared is not None and (stage := shared.trial.first_stage) is not None:
             epochs = stage.config["trainer"]["max_epochs"]
-            moment = f"after {epochs} epochs of Newton-Schulz"
-            yield _network(trial, moment, study.folder / stage.key / LAST)
-        if result.get("diverged") is None:
-            yield _network(trial, TRAINED, study.folder / trial.key / LAST)
+            checkpoint = place.folder / stage.key / LAST
+            yield _moment(run, f"after {epochs} epochs of Newton-Schulz", checkpoint)
+        if run.folder.diverged is None:
+            yield _moment(run, TRAINED, run.folder.folder / LAST)
 
 
-def _network(trial: Trial, moment: str, checkpoint: Path | None) -> Network:
-    from rootpool.models.files import load_weights_only
-    from rootpool.train.run import build
-    from rootpool.train.settings import resolve
-
-    module, data = build(resolve(trial.config))
+def _moment(run: Run, name: str, checkpoint: Path | None) -> Moment:
+    module, data = build(resolve(run.trial.config))
     if checkpoint is not None:
         module.load_state_dict(load_weights_only(checkpoint)["state_dict"])
     torch.manual_seed(0)  # of crops and flips
     batch = next(iter(data.train_dataloader()))
-    return Network(trial.tags["method"], trial.tags["seed"], moment, module.model, batch)
+    return Moment(run.tags["method"], run.tags["seed"], name, module.model, batch)
 
 
 @torch.no_grad()
-def features(network: Network) -> Tensor:
+def features(moment: Moment) -> Tensor:
     """The features whose covariance is taken, for the batch of a network."""
-    (pool,) = covariance_pools(network.model).values()
+    (pool,) = covariance_pools(moment.model).values()
     found: list[Tensor] = []
     handle = pool.reduction.register_forward_hook(lambda module, args, output: found.append(output))
     try:
-        network.model(network.batch[0])
+        moment.model(moment.batch[0])
     finally:
         handle.remove()
     return found[0]
-
-
-def loss(model: nn.Module, batch: Any) -> Tensor:
-    """Cross-entropy, as in the training."""
-    images, labels = batch
-    return nn.functional.cross_entropy(model(images), labels)

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from fractions import Fraction
+
 import torch
 
-from rootpool.report.records import Record
-from studies.timing import time_methods
+from rootpool.machine import machine
+from rootpool.nn.published import pade_coefficients, polynomial
+from rootpool.report import Number, Picture, Record, time_methods
+from rootpool.report.plots import speed_bars
+from studies.engine.command import Found
+from studies.engine.kept import Kept
+from studies.engine.network import run_method
+from studies.engine.page import NOWHERE
+from studies.engine.questions import Finding, outcome_of, shared_outcome
+from studies.engine.study import Entry
+from studies.engine.training import Place
 
-from .approximation import approximation_errors
-from .plan import OURS, run_method
-from .published import Cell, Table, load_published
-from .result import Result, Verdict, verdict_of
-from .rows import name_beside
+from .drawings import errors_picture
+from .published import Cell, PrintedTable, load_published
+from .tables import side_by_side
 
-__all__ = ["measure_approximation_errors", "measure_speed"]
+__all__ = ["approximation_error", "approximation_errors", "at_or_below", "speed", "timings"]
 
-FAMILY = {"svd-taylor": "taylor", "svd-pade": "pade"}
-
-
-def _value(statement: str) -> float:
-    return load_published().statements[statement].value
+CLOSE = 1e-6
 
 
 # --------------------------------------------------------------------------------------------------
@@ -38,135 +44,148 @@ def at_or_below(measured: float, cell: Cell) -> bool:
     return cell.value is not None and cell.unit is not None and measured < cell.value + cell.unit
 
 
-def measure_approximation_errors(table: Table) -> Result:
-    """A table of approximation errors, with the error of each approximant in exact arithmetic."""
-    records: list[Record] = []
-    for row in table.rows:
-        degree = int(row.name) if row.name.isdigit() else int(_value("degree"))
-        measured = approximation_errors([degree], table.columns, [FAMILY[row.method]])
-        for column, cell, found in zip(table.columns, row.cells, measured, strict=True):
-            assert isinstance(found["error"], float)
-            records.append(
-                {
-                    "row": row.name,
-                    "column": column,
-                    "family": found["family"],
-                    "degree": degree,
-                    "printed": cell.text,
-                    "published": cell.value,
-                    "measured": found["error"],
-                    "measured_float64": found["kernel_error"],
-                    "at_or_below": at_or_below(found["error"], cell),
-                }
-            )
-    below = sum(bool(r["at_or_below"]) for r in records)
-    families = {str(r["family"]) for r in records}
-    return Result(
-        table.entry,
-        table.claim,
-        tuple(records),
-        verdict_of(below == len(records) and _pade_beats_taylor(records)),
-        f"Measured in exact arithmetic, the error is at or below the printed one in {below} of "
-        f"{len(records)} cells, to the last printed digit. " + _sentences(records, families),
-        {"arithmetic": "rational", "kernel": "float64"},
-    )
+def approximation_error(method: str, degree: int, ratio: str) -> float:
+    r"""The error of an approximation of :math:`1/(1 - x)` at a ratio of eigenvalues x, given as a decimal.
+
+    Of the Taylor polynomial in exact arithmetic, :math:`x^{K+1}/(1-x)`. In exact arithmetic a Pade
+    approximant has none, since :math:`1/(1-x)` is its own approximant; so this is the error of the
+    coefficients as published, evaluated in float64.
+
+    >>> approximation_error("svd-taylor", 2, "0.5")
+    0.25
+    """
+    x = Fraction(ratio)
+    if not 0 <= x < 1:
+        raise ValueError(f"a ratio of eigenvalues is in [0, 1), got {ratio!r}")
+    if method == "svd-taylor":
+        return float(x ** (degree + 1) / (1 - x))
+    p, q = pade_coefficients(degree)
+    value = polynomial(p, float(ratio)) / polynomial(q, float(ratio))
+    return float(abs(Fraction(value) - 1 / (1 - Fraction(float(ratio)))))
 
 
-def _pade_beats_taylor(records: list[Record]) -> bool:
-    """Whether, near a ratio of one, Taylor is off by more than one and Pade only by rounding."""
-    near = [r for r in records if r["column"] in ("0.99", "0.999")]
-    return all((float(r["measured"] or 0) > 1) == (r["family"] == "taylor") for r in near)
+def measured_errors(table: PrintedTable) -> list[Record]:
+    """The error of each cell of a table, beside what is printed."""
+    usual = int(load_published().statements["degree"])
+    return [
+        {
+            "row": row.name,
+            "column": column,
+            "method": row.method,
+            "printed": row.cells[column].text,
+            "error": approximation_error(
+                row.method, int(row.name) if row.name.isdigit() else usual, column
+            ),
+        }
+        for row in table.rows
+        for column in table.columns
+    ]
 
 
-def _sentences(records: list[Record], families: set[str]) -> str:
-    parts = []
-    if "taylor" in families:
-        worst = max(float(r["measured"] or 0) for r in records if r["family"] == "taylor")
-        parts.append(f"Taylor is off by up to {worst:.3g} near a ratio of one.")
-    if "pade" in families:
-        kernel = max(float(r["measured_float64"] or 0) for r in records if r["family"] == "pade")
-        parts.append(
-            "Pade has no error at any degree, because the approximant of 1/(1 - x) is 1/(1 - x) "
-            f"itself; what float64 makes of it is off by rounding alone, at most {kernel:.1e}."
-        )
-    parts.append(
-        "Printed errors below 1e-16 are finer than the spacing of float64 numbers there, and must come "
-        "from longer arithmetic."
-    )
-    return " ".join(parts)
+def approximation_errors(entry: Entry, places: Sequence[Place], kept: Kept) -> Found:
+    """A table of approximation errors beside what was measured."""
+    table = load_published().tables[entry.name.partition(":")[2]]
+    records = kept(entry.name, {}, lambda: measured_errors(table))
+    taylor, pade = ([r for r in records if r["method"] == m] for m in ("svd-taylor", "svd-pade"))
+    findings, said = {}, []
+    if taylor:
+        below = sum(at_or_below(r["error"], Cell.number(r["printed"])) for r in taylor)
+        findings["taylor"] = _share(below, len(taylor), "in exact arithmetic")
+        said.append(f"Taylor is off by {min(_near(taylor)):.3g} or more")
+    if pade:
+        below = sum(map(_as_small, pade))
+        findings["pade"] = _share(below, len(pade), "within a factor of 10, or 1e-15 of the value")
+        said.append(f"Pade is off by {max(_near(pade)):.1e} at most")
+    holds = min(_near(taylor), default=2.0) > 1 and max(_near(pade), default=0.0) < CLOSE
+    findings["near"] = Finding(outcome_of(holds), "; ".join(said))
+    form = {True: ".0e", False: ".0f"}
+    here = {(r["row"], r["column"]): Number(r["error"], form=form[r["error"] < 1]) for r in records}
+    rows = "degree" if table.rows[0].name.isdigit() else "method"
+    arithmetic = "rational for Taylor; float64 with the coefficients as published for Pade"
+    blocks = [side_by_side(table, here, rows=rows), errors_picture(records)]
+    return Found({NOWHERE: findings}, blocks, {"arithmetic": arithmetic})
+
+
+def _near(records: Sequence[Record]) -> list[float]:
+    """The errors near a ratio of one."""
+    return [r["error"] for r in records if r["column"] in ("0.99", "0.999")]
+
+
+def _share(below: int, all_of: int, how: str) -> Finding:
+    return Finding(shared_outcome(below, all_of), f"so it is in {below} of {all_of} cells ({how})")
+
+
+def _as_small(record: Record) -> bool:
+    """Whether an error is as small as the printed one in order of magnitude, or rounding."""
+    printed, x = Cell.number(record["printed"]).value or 0.0, float(record["column"])
+    return bool(record["error"] < max(10 * printed, 1e-15 / (1 - x)))
 
 
 # --------------------------------------------------------------------------------------------------
 # Speed
 
+COLUMNS = {"FP (s)": "forward", "BP (s)": "backward", "Total (s)": "total"}
+OURS = ("mpn-cov, fused", "exact")
 
-def measure_speed(
-    table: Table,
+
+def timings(
+    methods: Sequence[str],
     *,
     batch: int | None = None,
     rounds: int = 3,
     device: str | torch.device = "cpu",
-) -> Result:
-    """Seconds per batch of the paper, forward and backward, for the methods of the table and ours.
+) -> list[Record]:
+    """Seconds for one batch of the paper, forward and backward, by method; the fastest of some rounds.
 
     Args:
-        table: the speed table.
+        methods: names of runs.
         batch: number of maps to time; by default the paper's, to which times of fewer are scaled up.
-        rounds: repetitions of each method, of which the fastest counts.
+        rounds: repetitions of each method.
         device: where to run.
     """
-    full, side = int(_value("speed-batch")), int(_value("speed-side"))
+    said = load_published().statements
+    full, side = int(said["speed-batch"]), int(said["speed-side"])
     used = full if batch is None else batch
-    shape = (used, int(_value("speed-channels")), side, side)
-    names = [*table.trained, *OURS]
-    timed = [
-        {**record, "method": name}
-        for name, record in zip(
-            names,
-            time_methods(shape, [run_method(n) for n in names], rounds=rounds, device=device),
-            strict=True,
-        )
+    shape = (used, int(said["speed-channels"]), side, side)
+    timed = time_methods(shape, [run_method(m) for m in methods], rounds=rounds, device=device)
+    return [
+        {"method": m, **{part: record[part] * full / used for part in COLUMNS.values()}}
+        for m, record in zip(methods, timed, strict=True)
     ]
-    columns = {"FP (s)": "forward", "BP (s)": "backward", "Total (s)": "total"}
-    rows = {row.method: row for row in table.rows}
-    records: list[Record] = []
-    for record in timed:
-        row = rows.get(str(record["method"]))
-        for column, part in columns.items():
-            cell = row.cells[table.columns.index(column)] if row else None
-            seconds = record[part]
-            assert isinstance(seconds, float)
-            records.append(
-                {
-                    "row": row.name if row else name_beside(str(record["method"])),
-                    "method": record["method"],
-                    "column": column,
-                    "printed": cell.text if cell else None,
-                    "published": cell.value if cell else None,
-                    "measured": seconds * full / used,
-                }
-            )
-    by_method = {str(r["method"]): r for r in timed}
-    verdict, reason = _speed_verdict(by_method, table.members("svd"), full / used)
-    setting = {k: v for k, v in timed[0].items() if k not in ("method", *columns.values())}
-    return Result(table.entry, table.claim, tuple(records), verdict, reason, setting)
 
 
-def _speed_verdict(timed: dict[str, Record], svd: list[str], scale: float) -> tuple[Verdict, str]:
-    def seconds(method: str, part: str) -> float:
-        return float(timed[method][part] or 0) * scale
+def speed(entry: Entry, places: Sequence[Place], kept: Kept) -> Found:
+    """Seconds per batch for the methods of the table and ours."""
+    table = load_published().tables["speed"]
+    where = {name: str(value) for name, value in machine().items()}
+    records = kept(entry.name, where, lambda: timings([*table.methods, *OURS]))
+    seconds = {r["method"]: r for r in records}
+    names = {row.method: row.name for row in table.rows}
+    called = {m: names.get(m, f"{m} (not in this table)") for m in seconds}
+    here = {
+        (called[m], column): Number(record[part])
+        for m, record in seconds.items()
+        for column, part in COLUMNS.items()
+    }
+    kernels = [m for m in table.methods if m not in ("isqrt-cov", "svd-newton")]
+    bars = [{"label": called[m], "method": m, "seconds": r["total"]} for m, r in seconds.items()]
+    caption = "Seconds for a batch, forward and backward, measured here."
+    picture = Picture.of(speed_bars, bars, value="seconds", unit="s", alt=caption, caption=caption)
+    return Found({NOWHERE: _speeds(seconds, kernels)}, [side_by_side(table, here), picture], where)
 
-    kernels = [method for method in svd if method != "svd-newton"]  # the claim leaves it out
-    by_forward = all(seconds(m, "forward") > seconds(m, "backward") for m in kernels)
-    faster_back = all(seconds(m, "backward") < seconds("isqrt-cov", "backward") for m in kernels)
-    pade_first = seconds("svd-pade", "backward") < seconds("svd-taylor", "backward")
-    gain = seconds("isqrt-cov", "total") / seconds("exact", "total")
-    said = (
-        f"The forward {'takes' if by_forward else 'does not take'} longer than the backward in every "
-        f"SVD method but SVD-Newton; their backward is {'' if faster_back else 'not '}faster than "
-        f"that of iSQRT-COV; that of SVD-Pade is {'' if pade_first else 'not '}faster than that of "
-        f"SVD-Taylor. Our exact gradient takes {seconds('exact', 'total'):.2f} s, {gain:.1f} times less "
-        f"than iSQRT-COV ({seconds('isqrt-cov', 'total'):.2f} s), on {timed['exact']['device']}"
-    )
-    scaled = "" if scale == 1 else f", scaled up from a batch of {timed['exact']['batch']}"
-    return verdict_of(by_forward and faster_back and pade_first), f"{said}{scaled}."
+
+def _speeds(seconds: dict[str, Record], kernels: Sequence[str]) -> dict[str, Finding]:
+    newton = seconds["isqrt-cov"]["backward"]
+    slow = [m for m in kernels if seconds[m]["forward"] > seconds[m]["backward"]]
+    fast = [m for m in kernels if seconds[m]["backward"] < newton]
+    pade, taylor = (seconds[m]["backward"] for m in ("svd-pade", "svd-taylor"))
+    return {
+        "forward": Finding(
+            shared_outcome(len(slow), len(kernels)), f"in {len(slow)} of {len(kernels)}"
+        ),
+        "backward": Finding(
+            shared_outcome(len(fast), len(kernels)),
+            f"in {len(fast)} of {len(kernels)} ({newton:.2f} s)",
+        ),
+        "pade": Finding(outcome_of(pade < taylor), f"{pade:.2f} and {taylor:.2f} s"),
+    }

@@ -4,181 +4,128 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from statistics import fmean, geometric_mean
-from typing import Any
+from statistics import geometric_mean
 
 import torch
 from torch.linalg import LinAlgError
 
 from rootpool.nn import covariance_pools
-from rootpool.report.records import Record
-from studies.paper.effective_smoothness import effective_smoothness
+from rootpool.report import Block, Cell, Number, Picture, Record, Table
+from rootpool.report.plots import dots_with_spread, learning_curves
+from studies.engine.command import Found
+from studies.engine.kept import Kept
+from studies.engine.questions import Finding, outcome_of
+from studies.engine.study import Entry
+from studies.engine.training import Place
 
-from .convergence import SURE, failures, tells_apart, with_failures
-from .judge import Answer, answer, answers_from_runs, ask, comparison_records, conclude
-from .networks import UNTRAINED, Network, loss, networks
-from .plan import OURS, Measured, in_our_form
-from .published import Figure
-from .result import Result, Verdict, verdict_of
-from .rows import Row, curve_records, endings, settings_of
+from .effective_smoothness import effective_smoothness, loss_of
+from .networks import TRAINED, Moment, moments
 
-__all__ = ["measure_precision", "measure_smooth_gradients", "smoothness_records"]
+__all__ = ["precision", "smooth_gradients", "smoothness_records"]
 
 FAR = 2.0  # times as large: less smooth beyond doubt
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
-DTYPES_DOWN = ("float32", "float64")
+NEWTON = "isqrt-cov"
 
 
-def smoothness_records(
-    study: Measured, methods: Sequence[str], dtypes: Sequence[str] = ("float64",)
-) -> list[Record]:
+def smoothness_records(place: Place, dtypes: Sequence[str] = ("float64",)) -> list[Record]:
     """Effective smoothness by method, moment, precision of the root and seed."""
+    methods = list(dict.fromkeys(run.tags["method"] for run in place.runs))
     records: list[Record] = []
-    for network in networks(study, methods):
-        pools = covariance_pools(network.model).values()
+    for moment in moments(place, methods):
         for dtype in dtypes:
-            for pool in pools:
+            for pool in covariance_pools(moment.model).values():
                 pool.compute_dtype = DTYPES[dtype]
-            found = _smoothness(network)
-            records.append(
-                {
-                    "run": network.method if len(dtypes) == 1 else f"{network.method}, {dtype}",
-                    "method": network.method,
-                    "precision": dtype,
-                    "moment": network.moment,
-                    "seed": network.seed,
-                    **found,
-                }
-            )
+            found = {"precision": dtype, "moment": moment.name, "seed": moment.seed}
+            name = moment.method if len(dtypes) == 1 else f"{moment.method}, {dtype}"
+            records.append({"run": name, "method": moment.method, **found, "beta": _beta(moment)})
     return records
 
 
-def _smoothness(network: Network) -> dict[str, float]:
+def _beta(moment: Moment) -> float:
     try:
-        return effective_smoothness(network.model, loss, network.batch)
+        return effective_smoothness(*loss_of(moment.model, moment.batch))
     except (
         ValueError,
         LinAlgError,
     ):  # a step along the gradient leads to features that are not finite
-        return {"beta": math.inf}
+        return math.inf
 
 
-def _betas(records: Sequence[Record], precision: str = "float64") -> dict[str, dict[str, float]]:
-    """Mean over seeds by method and moment; geometric, for numbers of several decades."""
-    found: dict[str, dict[str, list[float]]] = {}
-    for r in records:
-        if r["precision"] == precision:
-            at = found.setdefault(str(r["method"]), {})
-            at.setdefault(str(r["moment"]), []).append(float(r["beta"] or 0))
-    return {m: {k: geometric_mean(v) for k, v in at.items()} for m, at in found.items()}
+def _measured(kept: Kept, place: Place, dtypes: Sequence[str]) -> list[Record]:
+    made_from = {"runs": [run.trial.key for run in place.runs], "dtypes": list(dtypes)}
+    return kept("smoothness", made_from, lambda: smoothness_records(place, dtypes))
 
 
-def beta_rows(records: Sequence[Record]) -> list[Record]:
-    """Smoothness by run and moment, as a table."""
-    found: dict[tuple[Any, Any], list[float]] = {}
-    for r in records:
-        found.setdefault((r["run"], r["moment"]), []).append(float(r["beta"] or 0))
-    return [
-        {"row": run, "column": f"β, {moment}", "measured": fmean(values)}
-        for (run, moment), values in found.items()
-    ]
+def _ratios(records: Sequence[Record], methods: Sequence[str]) -> dict[str, float]:
+    """How much less smooth the networks are that some methods trained than those of iSQRT-COV.
 
-
-def _ratios(betas: dict[str, dict[str, float]], method: str, base: str) -> dict[str, float]:
-    return {k: betas[method][k] / betas[base][k] for k in betas[method] if k in betas[base]}
+    Means over seeds are geometric, for numbers of several decades.
+    """
+    found = {
+        method: [
+            r["beta"]
+            for r in records
+            if (r["method"], r["precision"], r["moment"]) == (method, "float64", TRAINED)
+        ]
+        for method in (*methods, NEWTON)
+    }
+    base = found[NEWTON]
+    return {
+        m: geometric_mean(found[m]) / geometric_mean(base) for m in methods if found[m] and base
+    }
 
 
 def _said(ratios: dict[str, float]) -> str:
-    return ", ".join(f"{ratio:.2f} times as large ({moment})" for moment, ratio in ratios.items())
+    return "β is " + ", ".join(f"{r:.2f} times as large ({m})" for m, r in ratios.items())
 
 
-# --------------------------------------------------------------------------------------------------
+def _blocks(records: Sequence[Record]) -> list[Block]:
+    """Smoothness by run and moment: a table, and a picture for each moment."""
+    names = list(dict.fromkeys(r["moment"] for r in records))
+    cells: list[list[Cell]] = []
+    for run in dict.fromkeys(r["run"] for r in records):
+        betas = [
+            [r["beta"] for r in records if (r["run"], r["moment"]) == (run, name)] for name in names
+        ]
+        cells.append([run, *(Number(geometric_mean(own)) if own else None for own in betas)])
+    caption = "Effective β-smoothness of the loss, geometric mean over seeds; small is smooth."
+    blocks: list[Block] = [Table(["run", *names], cells, caption)]
+    for name in names:
+        told = f"Effective β-smoothness of the loss, network {name}; small is smooth."
+        own = [r for r in records if r["moment"] == name]
+        label = "effective β-smoothness"
+        blocks.append(
+            Picture.of(dots_with_spread, own, value="beta", label=label, alt=told, caption=told)
+        )
+    return blocks
 
 
-def measure_precision(figure: Figure, study: Measured) -> Result:
+def precision(entry: Entry, places: Sequence[Place], kept: Kept) -> Found:
     """MPN-COV and iSQRT-COV in single and double precision, and how smooth their gradients are."""
-    runs = study.runs(protocol="standalone")
-    rows = with_failures(endings(runs))
-    shown = list(dict.fromkeys(form for m in figure.methods for form in (m, in_our_form(m))))
-    smoothness = smoothness_records(study, shown, tuple(DTYPES))
-    ratios = _ratios(_betas(smoothness), "mpn-cov", "isqrt-cov")
-    (question,) = figure.questions
-    comparisons = ask(question, figure, rows)
 
-    def of(method: str, precision: str) -> list[Row]:
-        return [r for r in rows if (r["method"], r["precision"]) == (method, precision)]
+    def one(place: Place) -> tuple[dict[str, Finding], list[Block]]:
+        records = _measured(kept, place, tuple(DTYPES))
+        ratios = _ratios(records, ["mpn-cov"])
+        holds = all(ratio > FAR for ratio in ratios.values())
+        finding = Finding(outcome_of(holds), _said(ratios)) if ratios else None
+        caption = "Training error; dashed: the root in float32."
+        rows = place.records(protocol="standalone")
+        curves = Picture.of(learning_curves, rows, "train_error", alt=caption, caption=caption)
+        return ({"less-smooth": finding} if finding else {}), [curves, *_blocks(records)]
 
-    def changed(method: str) -> float:
-        single, double = (fmean(r["train_error"] for r in of(method, p)) for p in DTYPES_DOWN)
-        return single - double
-
-    single, double = (of("mpn-cov", precision) for precision in DTYPES_DOWN)
-    fused = of(in_our_form("mpn-cov"), "float32")
-    answers = [
-        Answer(
-            f"MPN-COV does not converge in float32. Here {failures(single)} runs as published fail in "
-            f"float32, and {failures(double)} in float64 (sign test over seeds: p = "
-            f"{tells_apart(single, double):.2g}). In our form, in float32, {failures(fused)} fail.",
-            _does_not_converge(single, double),
-        ),
-        Answer(
-            f"{question.text} Here it is {changed('isqrt-cov'):+.2f} points from that in float64.",
-            answer(question, comparisons).verdict,
-        ),
-        Answer(
-            f"The gradients of MPN-COV are far less smooth than those of iSQRT-COV. Here its β, as "
-            f"published, is {_said(ratios)}.",
-            verdict_of(all(ratio > FAR for ratio in ratios.values())),
-        ),
-    ]
-    return conclude(
-        figure,
-        answers,
-        beta_rows(smoothness),
-        settings_of(study.plan),
-        curves=curve_records(runs),
-        smoothness=smoothness,
-        comparisons=comparison_records(figure, rows),
-    )
+    return Found.by_place(places, one)
 
 
-def _does_not_converge(single: Sequence[Row], double: Sequence[Row]) -> Verdict:
-    """Whether most runs fail in single precision, and surely more than in double precision."""
-    failed = sum(row["failed"] for row in single)
-    if failed == len(single) > 1 or tells_apart(single, double) < SURE:
-        return verdict_of(failed > len(single) / 2)
-    return verdict_of(False if not failed and len(single) > 2 else None)
-
-
-def measure_smooth_gradients(figure: Figure, study: Measured) -> Result:
+def smooth_gradients(entry: Entry, places: Sequence[Place], kept: Kept) -> Found:
     """The remedies: as smooth as iSQRT-COV, and hardly better than MPN-COV."""
-    trained = dict.fromkeys(trial.tags["method"] for trial in study.trials)
-    shown = [m for m in trained if m in (*figure.methods, *OURS)]
-    smoothness = smoothness_records(study, shown)
-    betas = _betas(smoothness)
-    ratios = {m: _ratios(betas, m, "isqrt-cov") for m in figure.members("remedies") if m in betas}
-    same = [r[UNTRAINED] for r in ratios.values()]
-    late = [list(r.values())[-1] for r in ratios.values()]
-    rows = endings(study.runs(protocol="standalone"))
-    answers = [
-        Answer(
-            "All remedies make the gradients about as smooth as those of iSQRT-COV (at most "
-            f"{FAR:g} times its β). Here β is {min(same):.2g} to {max(same):.2g} times that of iSQRT-COV in "
-            f"the same untrained network, and {min(late):.2g} to {max(late):.2g} times in the trained "
-            "ones.",
-            verdict_of(all(ratio <= FAR for r in ratios.values() for ratio in r.values())),
-        ),
-        *answers_from_runs(figure, rows),
-    ]
-    curves = [
-        row for row in curve_records(study.runs(protocol="standalone")) if row["method"] != "gap"
-    ]
-    return conclude(
-        figure,
-        answers,
-        beta_rows(smoothness),
-        settings_of(study.plan),
-        curves=curves,
-        smoothness=smoothness,
-        comparisons=comparison_records(figure, rows),
-    )
+    remedies = ("svd-taylor", "svd-newton", "svd-trunc", "svd-topn")
+
+    def one(place: Place) -> tuple[dict[str, Finding], list[Block]]:
+        records = _measured(kept, place, ("float64",))
+        ratios = _ratios(records, remedies)
+        holds = all(ratio <= FAR for ratio in ratios.values())
+        finding = Finding(outcome_of(holds), _said(ratios)) if ratios else None
+        return ({"smooth": finding} if finding else {}), _blocks(records)
+
+    return Found.by_place(places, one)

@@ -1,100 +1,128 @@
-"""The tables of errors and the text on seeds: trained runs next to what the paper prints."""
+"""Tables of the paper beside what was measured here, and the measures that need nothing else."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from statistics import stdev
+from collections.abc import Mapping, Sequence
+from statistics import fmean, stdev
 
-import numpy as np
-from numpy.typing import NDArray
+from rootpool.report import Block, Cell, Number, Strong, Table, Text
+from studies.engine.command import Found
+from studies.engine.kept import Kept
+from studies.engine.pictures import mean_of
+from studies.engine.questions import Finding, outcome_of
+from studies.engine.study import Entry
+from studies.engine.training import Place, Row
 
-from rootpool.report.accuracy import difference_by_seed, recognised
-from rootpool.report.records import Record
+from .published import PrintedTable, load_published
 
-from .judge import (
-    Answer,
-    answers_beside,
-    answers_from_runs,
-    comparison_records,
-    conclude,
-    resolution,
-)
-from .plan import Measured
-from .published import Table, TextClaim, load_published
-from .result import Result, verdict_of
-from .rows import cells_of, curve_records, divergences, endings, settings_of, side_by_side
+__all__ = ["errors", "rescue", "seeds", "side_by_side"]
 
-__all__ = ["measure_errors", "measure_seeds"]
+AVERAGE = "average pooling"  # one row for the networks without covariance pooling
+Here = Mapping[tuple[str, str], Number | None]
 
 
-def measure_errors(table: Table, study: Measured) -> Result:
-    """A table of errors or accuracies: its columns and questions are in ``published.yaml``."""
-    rows = endings(study.runs())
-    return conclude(
-        table,
-        answers_from_runs(table, rows),
-        side_by_side(table, cells_of(table, study)),
-        {
-            **settings_of(study.plan),
-            **resolution(table, rows),
-            **divergences(rows),
-            **_photographs(study),
-        },
-        runs=rows,
-        curves=curve_records(study.runs()),
-        comparisons=_over_images(comparison_records(table, rows), study),
-        beside=answers_beside(table, rows),
-    )
+def _name(row: str, method: str) -> str:
+    return AVERAGE if method == "gap" else row
 
 
-def _over_images(comparisons: Sequence[Record], study: Measured) -> list[Record]:
-    """Comparisons with ``over_images``, where runs say which images they recognised.
+def side_by_side(
+    printed: PrintedTable, here: Here, caption: str = "", rows: str = "method"
+) -> Table:
+    """Each row of the paper, as printed, and below it what was measured, by names of row and column.
 
-    It is half the width of the 95 % interval of the difference over other images, paired by image and by
-    seed; the interval of the comparison itself is over other seeds.
+    What is measured and not printed has rows and columns of its own, at the end.
     """
-    right: dict[object, dict[int, NDArray[np.bool_]]] = {}
-    for run in study.runs():
-        if run.get("images") and run.get("diverged") is None:
-            seeds = right.setdefault(run["label"], {})
-            seeds[run["tags"]["seed"]] = recognised(run["images"], run["missed"])
-    found = []
-    for record in comparisons:
-        ours, theirs = (right.get(record[side], {}) for side in ("run", "baseline"))
-        if (difference := difference_by_seed(ours, theirs)) is not None:
-            record = {**record, "over_images": difference.images_reach}
-        found.append(record)
+    columns = list(dict.fromkeys([*printed.columns, *(column for _, column in here)]))
+    named = {_name(row.name, row.method): None for row in printed.rows} | dict.fromkeys(
+        row for row, _ in here
+    )
+    cells: list[list[Cell]] = []
+    for name in named:
+        lines: list[list[Cell]] = []
+        for row in printed.rows:
+            if _name(row.name, row.method) == name:
+                where = f"paper, {row.group}" if row.group else "paper"
+                texts = {c: cell.text.replace("-", "−") for c, cell in row.cells.items()}
+                lines.append([where, *(texts.get(column) for column in columns)])
+        measured = [here.get((name, column)) for column in columns]
+        if any(value is not None for value in measured):
+            lines.append([Strong("here"), *measured])
+        first: Text = name
+        for line in lines:
+            cells.append([first, *line])
+            first = ""
+    return Table([rows, "", *columns], cells, f"{printed.caption} {caption}".strip())
+
+
+def _cells(table: PrintedTable, place: Place) -> dict[tuple[str, str], Number | None]:
+    """What was measured, by row and column: means over the seeds that converged."""
+    wanted = {_name(r.name, r.method): {"method": r.method, **r.tags} for r in table.rows}
+    for method in dict.fromkeys(row["method"] for row in place.rows):
+        if method not in table.methods:
+            name = AVERAGE if method == "gap" else f"{method} (not in this table)"
+            wanted[name] = {"method": method}
+    found: dict[tuple[str, str], Number | None] = {}
+    assert place.network is not None
+    for name, tags in wanted.items():
+        own = [row for row in place.rows if tags.items() <= row.items()]
+        for column, measure in table.measures.items():
+            if measure.get("family", place.network.reported_as) == place.network.reported_as:
+                found[name, column] = mean_of([r[measure["value"]] for r in _stage(own, measure)])
     return found
 
 
-def _photographs(study: Measured) -> Record:
-    """How to look at what the best run takes for what, as a setting; embedded images are not worth it."""
-    if study.plan.miniature:
-        return {}
-    ends = zip(endings(study.runs()), study.trials, strict=True)
-    best, trial = min(ends, key=lambda end: end[0]["val_error"])
-    return {
-        "photographs": f"rootpool evaluate {study.folder / trial.key} --output evaluation shows what is "
-        f"confused with what, and why, by the best run ({best['run']}, seed {best['seed']})"
-    }
+def _stage(rows: Sequence[Row], measure: Mapping[str, str]) -> list[Row]:
+    """The converged runs of a protocol; Newton-Schulz and averages have one only, which tables repeat."""
+    several = len({row["protocol"] for row in rows}) > 1 and "protocol" in measure
+    wanted = [measure["protocol"]] if several else [row["protocol"] for row in rows]
+    return [row for row in rows if row["protocol"] in wanted and not row["failed"]]
 
 
-def measure_seeds(text: TextClaim, study: Measured) -> Result:
+def errors(entry: Entry, places: Sequence[Place], kept: Kept) -> Found:
+    """A table of errors or accuracies, if the entry has one: its columns are in ``published.yaml``."""
+    table = load_published().tables.get(entry.name.partition(":")[2])
+    if table is None:
+        return Found()
+    caption = "Here: mean ± standard deviation over the seeds that converged."
+    return Found(blocks=[side_by_side(table, _cells(table, place), caption) for place in places])
+
+
+def seeds(entry: Entry, places: Sequence[Place], kept: Kept) -> Found:
     """How much the final error of SVD-Pade, standalone, varies with the seed."""
-    said = load_published().statements
-    rows = endings(study.runs())
-    errors = [row["val_error"] for row in rows]
-    limit = said["seed-fluctuation"].value
-    spread = stdev(errors) if len(errors) > 1 else None
-    few = len(errors) < said["seeds"].value
-    answer = Answer(
-        f"The final error of SVD-Pade varies by {limit:g} % with the seed. Here it has "
-        + (f"a standard deviation of {spread:.2f}" if spread is not None else "no known spread")
-        + f" points over {len(errors)} seeds, between {min(errors):.2f} and {max(errors):.2f} %.",
-        verdict_of(None if spread is None or (few and spread <= limit) else spread <= limit),
+    return Found.by_place(places, lambda place: ({"spread": _spread(place)}, []))
+
+
+def _spread(place: Place) -> Finding:
+    limit = load_published().statements["seed-fluctuation"]
+    values = [row["val_error"] for row in place.rows if not row["failed"]]
+    if len(values) < 2:
+        return Finding("not testable", f"{len(values)} of {len(place.rows)} runs converged")
+    images, share = place.runs[0].folder.images or 1, fmean(values) / 100
+    chance = 100 * (share * (1 - share) / images) ** 0.5
+    spread = stdev(values)
+    said = (
+        f"a standard deviation of {spread:.2f} points over {len(values)} seeds, between "
+        f"{min(values):.2f} and {max(values):.2f} %; {images} images alone make an error of "
+        f"{chance:.2f} points"
     )
-    cell: Record = {"row": "SVD-Pade", "column": "spread of the final error"}
-    printed: Record = {**cell, "printed": f"{limit:g}", "published": limit}
-    here: Record = {**cell, "measured": spread}
-    settings = {**settings_of(study.plan), "seeds": len(errors)}
-    return conclude(text, [answer], [printed, here], settings, runs=rows)
+    return Finding("not testable" if chance > limit else outcome_of(spread <= limit), said)
+
+
+def rescue(entry: Entry, places: Sequence[Place], kept: Kept) -> Found:
+    """How many runs fail, by method, precision and protocol."""
+    return Found.by_place(places, _rescue)
+
+
+def _rescue(place: Place) -> tuple[dict[str, Finding], list[Block]]:
+    counts: dict[str, dict[str, str]] = {}
+    for row in place.rows:
+        own = [r["failed"] for r in place.rows if r["run"] == row["run"]]
+        by_protocol = counts.setdefault(row["run"].removesuffix(", hybrid"), {})
+        by_protocol[row["protocol"]] = f"{sum(own)} of {len(own)}"
+    cells: list[list[Cell]] = [
+        [name, by.get("standalone"), by.get("hybrid")] for name, by in counts.items()
+    ]
+    ours = [r["failed"] for r in place.rows if r["method"] in ("exact", "mpn-cov, fused")]
+    finding = Finding(outcome_of(not any(ours)), f"{sum(ours)} of {len(ours)} runs fail")
+    table = Table(["run", "standalone, failed", "hybrid, failed"], cells, place.name)
+    return {"ours": finding}, [table]

@@ -7,26 +7,23 @@ import math
 from collections.abc import Callable, Sequence
 
 import torch
-from matplotlib.figure import Figure
 from torch import Tensor
 
 from rootpool.linalg import sqrtm
-from rootpool.report.plots.drawing import below, legend, logarithmic
-from rootpool.report.records import Record
+from rootpool.report import Record
 
-from ..result import Result
-from .statement import OURS, THEIRS, Finding, normal, numbers, one_plot, orthogonal, relative_error
+from .statement import Checked, line_plot, normal, numbers, orthogonal, relative_error
 
 __all__ = [
     "draw_exact_gradient",
     "exact_gradient",
     "feature_gradient",
     "feature_maps",
-    "root_gradient_in_50_digits",
+    "native_root",
 ]
 
 
-def exact_gradient(exponents: Sequence[int] = (0, -2, -4, -6, -8, -10, -12, -14)) -> Finding:
+def exact_gradient(exponents: Sequence[int] = (0, -2, -4, -6, -8, -10, -12, -14)) -> Checked:
     """Error of the gradient of a matrix root by the gap of two eigenvalues, compared with 50 digits."""
     records: list[Record] = []
     for gap, dtype in itertools.product(
@@ -34,13 +31,14 @@ def exact_gradient(exponents: Sequence[int] = (0, -2, -4, -6, -8, -10, -12, -14)
     ):
         A = _with_gap(gap).to(dtype)
         G = normal(3, 3, seed=1).to(dtype)
-        expected = root_gradient_in_50_digits(A, G)
+        expected = _in_50_digits(A, G)
         for name, root in _ROOTS.items():
             leaf = A.clone().requires_grad_()
             (gradient,) = torch.autograd.grad(root(leaf), leaf, G)
             error = relative_error((gradient + gradient.mT).double() / 2, expected)
             kind = str(dtype).removeprefix("torch.")
-            records.append({"gap": gap, "dtype": kind, "way": name, "error": error})
+            own = {"gap": gap, "tie": gap == 0, "dtype": kind, "way": name}
+            records.append({**own, "error": error})
     ours = {
         dtype: max(numbers(records, "error", way="rootpool.linalg.sqrtm", dtype=dtype))
         for dtype in ("float64", "float32")
@@ -49,24 +47,24 @@ def exact_gradient(exponents: Sequence[int] = (0, -2, -4, -6, -8, -10, -12, -14)
     coefficients = max(
         feature_gradient(X, normal(len(X), len(X)))[1] for X in feature_maps().values()
     )
-    return Finding(
+    return Checked(
         records,
         ours["float64"] < 1e-14 and ours["float32"] < 1e-5 and coefficients <= 1,
         f"At gaps from 1 to 0, our gradient is right to {ours['float64']:.0e} in float64 and to "
         f"{ours['float32']:.0e} in float32. Through the eigenvectors, the error in float64 grows to "
         f"{max(e for e in native if math.isfinite(e)):.0e} as the gap closes, and at a tie it is "
         f"{native[-1]:.0e}. No coefficient exceeds {coefficients:.2f} with respect to the features.",
-        {"size": 3},
     )
 
 
-def _native_root(A: Tensor) -> Tensor:
+def native_root(A: Tensor) -> Tensor:
+    """The root by torch's decomposition, whose gradient has the kernel of the paper."""
     lam, U = torch.linalg.eigh(A)
     return (U * lam.sqrt()) @ U.mT
 
 
 _ROOTS: dict[str, Callable[[Tensor], Tensor]] = {
-    "torch.linalg.eigh": _native_root,
+    "torch.linalg.eigh": native_root,
     "rootpool.linalg.sqrtm": sqrtm,
 }
 
@@ -79,7 +77,7 @@ def _with_gap(gap: float) -> Tensor:
     return (A + A.mT) / 2
 
 
-def root_gradient_in_50_digits(A: Tensor, G: Tensor) -> Tensor:
+def _in_50_digits(A: Tensor, G: Tensor) -> Tensor:
     """The gradient without eigenvectors: Y with ``Q Y + Y Q = (G + G^T) / 2`` and ``Q = A^(1/2)``."""
     import mpmath  # type: ignore[import-untyped]
 
@@ -95,29 +93,15 @@ def root_gradient_in_50_digits(A: Tensor, G: Tensor) -> Tensor:
         return torch.tensor([float(mpmath.re(y)) for y in Y], dtype=torch.float64).reshape(n, n)
 
 
-def draw_exact_gradient(result: Result, width: float) -> Figure:
-    """Error of the gradient by the gap, for both ways and both precisions."""
-    figure, axes = one_plot(width)
-    handles = {}
-    for way, colour in (("torch.linalg.eigh", THEIRS), ("rootpool.linalg.sqrtm", OURS)):
-        for dtype, style in (("float64", "o-"), ("float32", "s--")):
-            gaps = [g for g in numbers(result.records, "gap", way=way, dtype=dtype) if g]
-            errors = numbers(result.records, "error", way=way, dtype=dtype)
-            (line,) = axes.plot(gaps, errors[: len(gaps)], style, color=colour)
-            handles[f"{way}, {dtype}"] = line
-            tie = errors[-1]
-            marker = style[0] if math.isfinite(tie) else "x"
-            axes.plot(1e-16, max(tie, 1e-17) if math.isfinite(tie) else 2.0, marker, color=colour)
-    axes.annotate("none", (1e-16, 2.0), (8, 0), textcoords="offset points", va="center", size=8)
-    axes.set(xlim=(3e-17, 3), ylim=(1e-17, 10))
-    logarithmic(axes, "y")
-    axes.set_xscale("log")
-    axes.minorticks_off()
-    axes.set_xticks([1e-16, 1e-12, 1e-8, 1e-4, 1], ["tie", "10⁻¹²", "10⁻⁸", "10⁻⁴", "1"])
-    axes.set_ylabel("relative error, logarithmic")
-    below(figure, "gap between the two eigenvalues, logarithmic")
-    legend(figure, handles, width)
-    return figure
+draw_exact_gradient = line_plot(
+    "gap",
+    {
+        f"{way}, {dtype}": ("error", {"way": way, "dtype": dtype, "tie": False})
+        for way in ("torch.linalg.eigh", "rootpool.linalg.sqrtm")
+        for dtype in ("float64", "float32")
+    },
+    ("gap between the two eigenvalues, logarithmic", "relative error, logarithmic"),
+)
 
 
 def feature_maps() -> dict[str, Tensor]:

@@ -6,22 +6,16 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
-import numpy as np
-from matplotlib.figure import Figure
-
-from rootpool.nn.published import pade_coefficients
-from rootpool.report.plots.drawing import below, legend, logarithmic
-from rootpool.report.plots.palette import MUTED
-from rootpool.report.records import Record
+from rootpool.nn.published import pade_coefficients, polynomial
+from rootpool.report import Record
 
 from ..approximants import pade_approximant
-from ..result import Result
-from .statement import LOOKS, OURS, Finding, numbers, one_plot
+from .statement import Checked, line_plot, numbers
 
 __all__ = ["draw_pade_coefficients", "draw_pade_rank", "pade_coefficients_by_digits", "pade_rank"]
 
 
-def pade_rank(degrees: Sequence[int] = (2, 10, 50, 100, 200, 300)) -> Finding:
+def pade_rank(degrees: Sequence[int] = (2, 10, 50, 100, 200, 300)) -> Checked:
     """The system that defines the denominator has rank one, whatever the degree."""
     records: list[Record] = []
     points = (Fraction(1, 3), Fraction(999, 1000))
@@ -38,37 +32,29 @@ def pade_rank(degrees: Sequence[int] = (2, 10, 50, 100, 200, 300)) -> Finding:
             }
         )
     ranks = sorted({int(rank) for rank in numbers(records, "rank")})
-    return Finding(
+    return Checked(
         records,
         ranks == [1] and all(r["is_the_function"] for r in records),
         f"In exact arithmetic the rank is {' and '.join(map(str, ranks))} for every degree from "
         f"{degrees[0]} to {degrees[-1]}; at degree {degrees[-1]}, {records[-1]['free']} of the "
         f"{records[-1]['unknowns']} unknowns are free.",
-        {"arithmetic": "rational"},
     )
 
 
-def draw_pade_rank(result: Result, width: float) -> Figure:
-    """Unknowns and rank by the degree."""
-    figure, axes = one_plot(width, 2.8)
-    degrees = numbers(result.records, "degree")
-    (unknowns,) = axes.plot(degrees, numbers(result.records, "unknowns"), "o-", color=MUTED)
-    (rank,) = axes.plot(degrees, numbers(result.records, "rank"), "o-", color=OURS)
-    logarithmic(axes, "x")
-    logarithmic(axes, "y")
-    axes.set_ylabel("number, logarithmic")
-    below(figure, "degree of the approximant, logarithmic")
-    legend(figure, {"unknown coefficients": unknowns, "independent equations": rank}, width)
-    return figure
+draw_pade_rank = line_plot(
+    "degree",
+    {"unknown coefficients": ("unknowns", {}), "independent equations": ("rank", {})},
+    ("degree of the approximant, logarithmic", "number, logarithmic"),
+)
 
 
-def pade_coefficients_by_digits(digits: Sequence[int] = (15, 20, 30, 50)) -> Finding:
+def pade_coefficients_by_digits(digits: Sequence[int] = (15, 20, 30, 50)) -> Checked:
     """The coefficients of degree 100, computed with several numbers of digits."""
     records: list[Record] = []
     for precision in digits:
         p, q = pade_coefficients(100, precision)
         at_one = math.fsum(p), math.fsum(q)
-        quotient = np.polyval(p[::-1], 0.999) / np.polyval(q[::-1], 0.999)
+        quotient = polynomial(p, 0.999) / polynomial(q, 0.999)
         records.append(
             {
                 "digits": precision,
@@ -81,28 +67,18 @@ def pade_coefficients_by_digits(digits: Sequence[int] = (15, 20, 30, 50)) -> Fin
         )
     first, ends = numbers(records, "p_1"), numbers(records, "value_at_1")
     worst = max(numbers(records, "error_at_0.999"))
-    return Finding(
+    return Checked(
         records,
         max(first) - min(first) > 0.1 and worst < 1e-6,
         f"With {', '.join(map(str, digits))} digits, p_1 is {', '.join(f'{p:.2f}' for p in first)}, "
         f"while the quotient at 0.999 stays within {worst:.0e} of 1000. With the coefficients rounded to "
         f"float64, the quotient at 1 is {', '.join(f'{v:.1e}' for v in ends)}.",
-        {"degree": 100},
     )
 
 
-def draw_pade_coefficients(result: Result, width: float) -> Figure:
-    """Three coefficients by the digits of the solver."""
-    figure, axes = one_plot(width, 2.8)
-    digits = [str(r["digits"]) for r in result.records]
-    handles = {}
-    for (key, name), look in zip(
-        (("p_1", "p₁"), ("p_2", "p₂"), ("q_1", "q₁")), LOOKS, strict=False
-    ):
-        (handles[name],) = axes.plot(
-            digits, numbers(result.records, key), look.marker, color=look.colour, markersize=7
-        )
-    axes.set_ylabel("computed value")
-    below(figure, "decimal digits of the linear solve")
-    legend(figure, handles, width)
-    return figure
+draw_pade_coefficients = line_plot(
+    "digits",
+    {"p₁": ("p_1", {}), "p₂": ("p_2", {}), "q₁": ("q_1", {})},
+    ("decimal digits of the linear solve", "computed value"),
+    logs="",
+)

@@ -5,16 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from rootpool.linalg import PowerIteration, Taylor
-from rootpool.report.plots.drawing import below, legend, logarithmic
-from rootpool.report.plots.palette import INK
-from rootpool.report.records import Record
+from rootpool.report import Record
 
-from ..result import Result
-from .statement import LOOKS, Finding, normal, numbers, one_plot, orthogonal, relative_error
+from .statement import Checked, line_plot, normal, numbers, orthogonal, relative_error
 
 __all__ = [
     "draw_power_iteration_is_taylor",
@@ -23,12 +18,10 @@ __all__ = [
     "power_iteration_rate",
 ]
 
-EPS = 2.0**-52
+RATIOS = (0.5, 0.8, 0.9, 0.99, 1.0)
 
 
-def power_iteration_rate(
-    ratios: Sequence[float] = (0.5, 0.8, 0.9, 0.99, 1.0), iterations: int = 100
-) -> Finding:
+def power_iteration_rate(ratios: Sequence[float] = RATIOS, iterations: int = 100) -> Checked:
     """Distance to the leading eigenvector by iteration, for several lambda_2 / lambda_1."""
     records: list[Record] = []
     rates = {}
@@ -41,11 +34,10 @@ def power_iteration_rate(
         ]
     stuck = numbers(records, "error", ratio=max(ratios))[-1]
     measured = ", ".join(f"{rate:.3f} at a ratio of {ratio:g}" for ratio, rate in rates.items())
-    return Finding(
+    return Checked(
         records,
         all(abs(rate - ratio) < 0.01 for ratio, rate in rates.items()) and stuck > 0.5,
         f"Each step multiplies the error by {measured}. With equal eigenvalues it ends at {stuck:.2f}.",
-        {"channels": 8, "iterations": iterations},
     )
 
 
@@ -73,25 +65,18 @@ def _factor_per_step(errors: Sequence[float]) -> float:
     return (above[-1] / above[half]) ** (1 / (len(above) - 1 - half))
 
 
-def draw_power_iteration_rate(result: Result, width: float) -> Figure:
-    """Error by iteration, measured and predicted, for each ratio."""
-    figure, axes = one_plot(width)
-    handles = {}
-    for ratio, look in zip(dict.fromkeys(r["ratio"] for r in result.records), LOOKS, strict=False):
-        error = numbers(result.records, "error", ratio=ratio)
-        (line,) = axes.plot(error, color=look.colour, marker=look.marker, markevery=20)
-        axes.plot(numbers(result.records, "predicted", ratio=ratio), ":", color=look.colour)
-        handles[f"λ₂/λ₁ = {ratio:g}"] = line
-    handles["(λ₂/λ₁) to the power k"] = Line2D([], [], color=INK, linestyle=":")
-    axes.set_ylim(1e-16, 30)
-    logarithmic(axes, "y")
-    axes.set_ylabel("distance, logarithmic")
-    below(figure, "iteration k; distance to the leading eigenvector")
-    legend(figure, handles, width)
-    return figure
+draw_power_iteration_rate = line_plot(
+    "iteration",
+    {
+        **{f"λ₂/λ₁ = {ratio:g}": ("error", {"ratio": ratio}) for ratio in RATIOS},
+        "0.9 to the power k": ("predicted", {"ratio": 0.9}),
+    },
+    ("iteration k; distance to the leading eigenvector", "distance, logarithmic"),
+    logs="y",
+)
 
 
-def power_iteration_is_taylor(iterations: Sequence[int] = (1, 5, 20, 100)) -> Finding:
+def power_iteration_is_taylor(iterations: Sequence[int] = (1, 5, 20, 100)) -> Checked:
     """Gradients through K steps of power iteration, by autograd, compared with the series."""
     spectrum = torch.tensor([4.0, 3.9, 2.0, 1.0, 0.5, 0.1], dtype=torch.float64)
     records: list[Record] = []
@@ -109,12 +94,11 @@ def power_iteration_is_taylor(iterations: Sequence[int] = (1, 5, 20, 100)) -> Fi
                 }
             )
     worst = max(numbers(records, "difference"))
-    return Finding(
+    return Checked(
         records,
         worst < 1e-12 and all(r["same_rule"] for r in records),
         f"The gradients of the first three eigenvectors differ from the series by at most {worst:.0e}, "
         f"for {iterations[0]} to {iterations[-1]} steps.",
-        {"eigenvalues": ", ".join(f"{x:g}" for x in spectrum.tolist())},
     )
 
 
@@ -134,21 +118,8 @@ def _difference(spectrum: torch.Tensor, which: int, K: int) -> float:
     return relative_error(U[:, later].mT @ gradient @ U[:, which], series * (U[:, later].mT @ g))
 
 
-def draw_power_iteration_is_taylor(result: Result, width: float) -> Figure:
-    """Difference from the series by the number of iterations."""
-    figure, axes = one_plot(width)
-    handles = {}
-    which = dict.fromkeys(r["eigenvector"] for r in result.records)
-    for eigenvector, look in zip(which, LOOKS, strict=False):
-        steps = numbers(result.records, "iterations", eigenvector=eigenvector)
-        found = numbers(result.records, "difference", eigenvector=eigenvector)
-        (line,) = axes.plot(steps, found, marker=look.marker, color=look.colour)
-        handles[f"eigenvector {eigenvector}"] = line
-    handles["one rounding in float64"] = axes.axhline(EPS, color=INK, linestyle=":")
-    axes.set_ylim(1e-17, 1)
-    logarithmic(axes, "y")
-    logarithmic(axes, "x")
-    axes.set_ylabel("relative difference, logarithmic")
-    below(figure, "iterations, which are the terms of the series, logarithmic")
-    legend(figure, handles, width)
-    return figure
+draw_power_iteration_is_taylor = line_plot(
+    "iterations",
+    {f"eigenvector {k}": ("difference", {"eigenvector": k}) for k in (1, 2, 3)},
+    ("iterations, which are the terms of the series, logarithmic", "relative difference"),
+)

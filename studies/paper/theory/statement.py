@@ -1,105 +1,52 @@
-"""A statement of the theory: words for a reader, a computation that checks it, and a figure."""
+"""A statement of the theory as an entry: a computation that checks it, and a figure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from functools import cache
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
-import yaml
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from rootpool.report.plots.drawing import WIDE, styled
+from rootpool.report import Picture, Record
+from rootpool.report.plots.drawing import WIDE, below, legend, logarithmic, styled
 from rootpool.report.plots.palette import STYLES
-from rootpool.report.records import Record
+from studies.engine.command import Found, Measure
+from studies.engine.kept import Kept
+from studies.engine.page import NOWHERE
+from studies.engine.questions import Finding, outcome_of
+from studies.engine.study import Entry
 
-from ..result import Result, verdict_of
-
-__all__ = [
-    "LOOKS",
-    "OURS",
-    "THEIRS",
-    "Finding",
-    "Statement",
-    "normal",
-    "numbers",
-    "one_plot",
-    "orthogonal",
-    "relative_error",
-    "words",
-]
+__all__ = ["Checked", "line_plot", "normal", "numbers", "orthogonal", "relative_error", "statement"]
 
 OURS, THEIRS = STYLES["exact"].colour, STYLES["svd-pade"].colour
 LOOKS = list(STYLES.values())
-
-
-@cache
-def words() -> dict[str, Any]:
-    """The texts of ``statements.yaml``."""
-    text = Path(__file__).with_name("statements.yaml").read_text(encoding="utf-8")
-    found: dict[str, Any] = yaml.safe_load(text)
-    return found
+Draw = Callable[[Sequence[Record], float], Figure]
 
 
 @dataclass(frozen=True)
-class Finding:
-    """What a computation finds: records, whether they support the claim, and why in a sentence."""
+class Checked:
+    """What a computation finds: records, whether they agree with the statement, and why in a sentence."""
 
     records: list[Record]
     holds: bool
     reason: str
-    settings: Record = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Statement:
-    """A statement of the theory.
+def statement(compute: Callable[[], Checked], draw: Draw) -> Measure:
+    """The measure of a statement: whether it ``holds``, and its figure in the style of all our figures."""
 
-    Args:
-        id: its name; the entry is ``theory:`` and this.
-        compute: finds out whether the claim holds.
-        draw: the figure of a result, in a width in inches.
-        title: for the report.
-        text: a paragraph for a reader who has neither the paper nor the code at hand.
-        claim: what is stated, in a sentence or two.
-        caption: of the figure.
-    """
+    def measure(entry: Entry, places: Sequence[object], kept: Kept) -> Found:
+        checked = compute()
+        finding = Finding(outcome_of(checked.holds), checked.reason)
+        picture = Picture.of(
+            styled(draw), checked.records, WIDE, alt=entry.caption, caption=entry.caption
+        )
+        return Found({NOWHERE: {"holds": finding}}, [picture])
 
-    id: str
-    compute: Callable[[], Finding]
-    draw: Callable[[Result, float], Figure]
-    title: str
-    text: str
-    claim: str
-    caption: str
-
-    @classmethod
-    def written(
-        cls, name: str, compute: Callable[[], Finding], draw: Callable[[Result, float], Figure]
-    ) -> Statement:
-        """A statement whose words are in ``statements.yaml``."""
-        return cls(name, compute, draw, **words()["statements"][name])
-
-    @property
-    def entry(self) -> str:
-        """Its name in the report and on the command line."""
-        return f"theory:{self.id}"
-
-    def result(self) -> Result:
-        """The statement, computed."""
-        found = self.compute()
-        verdict = verdict_of(found.holds)
-        records = tuple(found.records)
-        return Result(self.entry, self.claim, records, verdict, found.reason, found.settings)
-
-    def figure(self, result: Result, *, width: float = WIDE) -> Figure:
-        """The figure of a result, in the style of all our figures."""
-        return styled(self.draw)(result, width)
+    return measure
 
 
 def numbers(records: Iterable[Record], key: str, **where: object) -> list[float]:
@@ -127,3 +74,38 @@ def one_plot(width: float, height: float = 3.4) -> tuple[Figure, Axes]:
     """A figure with one plot, in inches."""
     figure = Figure(figsize=(width, height), layout="constrained")
     return figure, figure.add_subplot()
+
+
+def line_plot(
+    x: str, lines: Mapping[str, tuple[str, Record]], labels: tuple[str, str], logs: str = "xy"
+) -> Draw:
+    """A drawing of lines.
+
+    Args:
+        x: the key of the records on the horizontal axis.
+        lines: by name, the key on the vertical axis and the values that its records have.
+        labels: of both axes.
+        logs: the axes that are logarithmic.
+    """
+
+    def draw(records: Sequence[Record], width: float) -> Figure:
+        figure, axes = one_plot(width, 3.0)
+        handles = {}
+        for (name, (y, where)), look in zip(lines.items(), LOOKS, strict=False):
+            places, values = numbers(records, x, **where), numbers(records, y, **where)
+            (handles[name],) = axes.plot(
+                places,
+                values,
+                color=look.colour,
+                marker=look.marker,
+                markevery=max(1, len(places) // 6),
+            )
+        for axis in ("x", "y"):
+            if axis in logs:
+                logarithmic(axes, axis)
+        axes.set_ylabel(labels[1])
+        below(figure, labels[0])
+        legend(figure, handles, width)
+        return figure
+
+    return draw

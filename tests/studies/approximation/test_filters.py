@@ -1,12 +1,11 @@
-"""What methods do to a spectrum, and the variants that are compared."""
+"""What methods do to a spectrum."""
 
 import math
 
 import pytest
 import torch
 
-from rootpool.nn import resolve_method
-from studies.approximation.filters import CONVERGED, VARIANTS, spectral_response, usual_filters
+from studies.approximation.filters import spectral_response, usual_filters
 
 
 def newton_schulz(a, steps):
@@ -42,14 +41,3 @@ def test_spectra_that_are_none(spectrum):
         ValueError, match="eigenvalues must be a vector of numbers that are not neg"
     ):
         spectral_response(usual_filters(), spectrum)
-
-
-def test_variants_have_names_of_their_own_and_can_be_made():
-    labels = [variant.label for variant in VARIANTS]
-    assert len(set(labels)) == len(labels)
-    for variant in VARIANTS:
-        resolve_method(variant.method, **variant.options)
-    halves = {(v.tags["forward"], v.tags["backward"]) for v in VARIANTS if "forward" in v.tags}
-    assert len(halves) == 4
-    (limit,) = (v for v in VARIANTS if v.tags.get("iterations") == CONVERGED)
-    assert limit.method == "exact"

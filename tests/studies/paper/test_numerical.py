@@ -1,37 +1,55 @@
-"""The numerical tables: every cell next to the printed one, and verdicts that follow from the cells."""
+"""The numerical tables: errors against 60 digits, and outcomes that follow from the times."""
 
+import mpmath
 import pytest
 
+from studies.engine.kept import Kept
+from studies.engine.page import NOWHERE
+from studies.paper.command import load_paper
 from studies.paper.numerical import (
-    _speed_verdict,
+    _speeds,
+    approximation_error,
+    approximation_errors,
     at_or_below,
-    measure_approximation_errors,
-    measure_speed,
+    timings,
 )
-from studies.paper.plan import OURS
 from studies.paper.published import Cell, load_published
 
-EPS = 2.0**-52
 TABLES = load_published().tables
-ERRORS = ("approximation-error", "taylor-degrees", "pade-degrees")
+RATIOS = ["0", "0.1", "0.5", "0.9", "0.99", "0.999"]
 
 
-@pytest.mark.parametrize("name", ERRORS)
-def test_errors_are_at_or_below_the_papers_in_every_cell(name):
-    table = TABLES[name]
-    result = measure_approximation_errors(table)
-    assert result.entry == table.entry
-    assert len(result.records) == len(table.rows) * len(table.columns)
-    for record in result.records:
-        cell = table.cell(record["row"], record["column"])
-        assert record["published"] == cell.value
-        assert record["measured"] < cell.value + cell.unit, record
-        x, degree = float(record["column"]), record["degree"]
-        expected = 0.0 if record["family"] == "pade" else x ** (degree + 1) / (1 - x)
-        assert record["measured"] == pytest.approx(expected, rel=1e-11)
-        if record["family"] == "pade":  # two roundings
-            assert record["measured_float64"] <= EPS / (1 - x)
-    assert result.verdict == "supported"
+@pytest.mark.parametrize("degree", [2, 7, 50, 100])
+def test_taylor_has_the_error_of_the_remainder(degree):
+    """1/(1 - x) - sum_{k <= K} x^k, summed in 60 digits."""
+    with mpmath.workdps(60):
+        for ratio in RATIOS:
+            x = mpmath.mpf(ratio)
+            expected = 1 / (1 - x) - mpmath.fsum(x**k for k in range(degree + 1))
+            assert approximation_error("svd-taylor", degree, ratio) == pytest.approx(
+                float(expected), rel=1e-14, abs=1e-50
+            )
+
+
+def test_pade_as_published_is_off_by_what_others_found():
+    """Errors of the released coefficients, evaluated in float64."""
+    for ratio, expected in {"0.9": 1.1e-14, "0.99": 9.4e-13, "0.999": 9.6e-10}.items():
+        error = approximation_error("svd-pade", 100, ratio)
+        assert expected / 30 < error < 3 * expected
+
+
+@pytest.mark.parametrize("ratio", ["1", "-0.1", "2"])
+def test_wrong_ratio(ratio):
+    with pytest.raises(ValueError, match=rf"ratio of eigenvalues is in \[0, 1\), got '{ratio}'"):
+        approximation_error("svd-taylor", 2, ratio)
+
+
+def test_tables_of_errors(tmp_path):
+    entries = load_paper().entries
+    for name, expected in {"taylor-degrees": {"taylor": "seen", "near": "seen"}}.items():
+        found = approximation_errors(entries[f"table:{name}"], [], Kept(tmp_path))
+        assert {k: f.outcome for k, f in found.findings[NOWHERE].items()} == expected
+        assert len(found.blocks[0].rows) == 2 * len(TABLES[name].rows)
 
 
 def test_at_or_below_knows_the_printed_digits():
@@ -41,47 +59,32 @@ def test_at_or_below_knows_the_printed_digits():
     assert not at_or_below(0.0, Cell.number("/"))
 
 
-def test_speed_of_a_single_map():
-    table = TABLES["speed"]
-    result = measure_speed(table, batch=1, rounds=1)
-    assert result.settings["shape"] == "1x256x13x13"
-    printed = {(r["method"], r["column"]): r["published"] for r in result.records}
-    assert {method for method, _ in printed} == {*table.trained, *OURS}
-    assert printed["isqrt-cov", "BP (s)"] == 0.53
-    assert printed["exact", "Total (s)"] is None
-    seconds = {(r["method"], r["column"]): r["measured"] for r in result.records}
-    for method in (*table.trained, *OURS):
-        total = seconds[method, "FP (s)"] + seconds[method, "BP (s)"]
-        assert seconds[method, "Total (s)"] == pytest.approx(total)
-    assert "scaled up from a batch of 1." in result.reason
+def test_times_of_a_single_map():
+    (one,) = timings(["exact"], batch=1, rounds=1)
+    assert one["total"] == pytest.approx(one["forward"] + one["backward"])
 
 
-def times(**changed):
-    """The paper's own times, and one for ours."""
-    record = {"forward": 0.1, "backward": 0.1, "total": 0.2, "device": "a machine", "batch": 128}
-    table = TABLES["speed"]
-    parts = ("forward", "backward", "total")
-    found = {
-        row.method: {part: cell.value for part, cell in zip(parts, row.cells[1:], strict=True)}
-        for row in table.rows
+@pytest.mark.parametrize(
+    ("method", "part", "seconds", "expected"),
+    [
+        ("exact", "forward", 1.0, {"forward": "seen", "backward": "seen", "pade": "seen"}),
+        (
+            "svd-taylor",
+            "backward",
+            0.6,
+            {"forward": "seen", "backward": "not seen", "pade": "seen"},
+        ),
+        ("svd-pade", "backward", 0.33, {"forward": "seen", "backward": "seen", "pade": "opposite"}),
+        ("mpn-cov", "forward", 0.2, {"forward": "not seen", "backward": "seen", "pade": "seen"}),
+    ],
+)
+def test_the_outcomes_on_speed_follow_the_times(method, part, seconds, expected):
+    """The paper's own times support its claims; each change breaks one."""
+    columns = {"forward": "FP (s)", "backward": "BP (s)"}
+    times = {
+        row.method: {name: row.cells[column].value for name, column in columns.items()}
+        for row in TABLES["speed"].rows
     }
-    found |= {"exact": record}
-    for method, part in changed.items():
-        found[method.replace("_", "-")] |= part
-    return found
-
-
-def test_the_verdict_on_speed_follows_the_times():
-    svd = TABLES["speed"].members("svd")
-    verdict, reason = _speed_verdict(times(), svd, 1.0)
-    assert verdict == "supported"
-    assert "The forward takes longer" in reason
-    assert "takes 0.20 s, 3.8 times less than iSQRT-COV (0.76 s), on a machine." in reason
-    for changed, words in (
-        ({"svd_taylor": {"backward": 0.6}}, "their backward is not faster"),
-        ({"svd_pade": {"backward": 0.33}}, "SVD-Pade is not faster"),
-        ({"mpn_cov": {"forward": 0.2}}, "The forward does not take longer"),
-    ):
-        verdict, reason = _speed_verdict(times(**changed), svd, 1.0)
-        assert verdict == "contradicted"
-        assert words in reason
+    times.setdefault(method, {})[part] = seconds
+    kernels = [m for m in TABLES["speed"].methods if m not in ("isqrt-cov", "svd-newton")]
+    assert {k: f.outcome for k, f in _speeds(times, kernels).items()} == expected

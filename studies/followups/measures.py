@@ -1,0 +1,98 @@
+"""What the claims published since show: a table for each network, and one for few shots."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import fmean, stdev
+
+from rootpool.report import Block, Cell, Number, Paragraph, Picture, Table, compare
+from rootpool.report.accuracy import NORMAL
+from rootpool.report.plots import paired_differences
+from studies.engine.command import Found
+from studies.engine.kept import Kept
+from studies.engine.pictures import results_table
+from studies.engine.study import Entry
+from studies.engine.training import Place, Row
+
+from .few_shot import CLASSIFIERS, PENALTIES, QUERIES, SHOTS, WAYS
+
+__all__ = ["few_shot_blocks", "results"]
+
+COLUMNS = {
+    "val_error": "error, %",
+    "train_error": "training error, %",
+    "log_condition": "log10 of the condition",
+}
+
+
+def results(entry: Entry, places: Sequence[Place], kept: Kept) -> Found:
+    """The runs of an entry in each network, and the table of few shots."""
+    blocks: list[Block] = []
+    for place in places:
+        if place.kind == "few-shot":
+            blocks += few_shot_blocks(place)
+        else:
+            caption = f"{place.name}: {place.about}. Mean and standard deviation over seeds."
+            blocks.append(results_table(place, COLUMNS, caption))
+    return Found(blocks=blocks)
+
+
+def few_shot_blocks(place: Place) -> list[Block]:
+    """What was done, the table, and how far each description is from the average."""
+    told = (
+        f"{place.about}. The species are those whose number is divisible by 4 (50 of CUB), as in Chen et al. "
+        f"(2019) and DeepBDC. Each has 1 or 5 labelled photographs and {QUERIES} to name. All photographs of "
+        "these species take part, from the training list and the test list. Vectors are pooled from the "
+        "frozen features of the centre square and have length 1. Nearest means learn nothing. The logistic "
+        f"regression has free biases and one penalty, C of {', '.join(f'{C:g}' for C in PENALTIES)}, chosen "
+        "by episodes of the species 2, 6, 10 and so on."
+    )
+    return [Paragraph(told), _table(place.rows), *(_picture(place.rows, shots) for shots in SHOTS)]
+
+
+def _table(rows: Sequence[Row]) -> Table:
+    columns = [(classifier, shots) for classifier in CLASSIFIERS for shots in SHOTS]
+    errors: dict[tuple[str, str, int], list[float]] = {}
+    for row in rows:
+        errors.setdefault((row["method"], row["classifier"], row["shots"]), []).append(
+            row["val_error"]
+        )
+    cells: list[list[Cell]] = []
+    for name, size in dict.fromkeys((row["method"], row["size"]) for row in rows):
+        means = [_accuracy(errors[(name, *column)]) for column in columns]
+        cells.append([name, size, *means])
+    headers = [f"{c}, {s} shot{'s' * (s > 1)}, %" for c, s in columns]
+    return Table(
+        ["description", "numbers per image", *headers],
+        cells,
+        f"Accuracy in episodes of {WAYS} species, mean and 95 % interval of the mean over episodes.",
+    )
+
+
+def _accuracy(errors: Sequence[float]) -> Number:
+    return Number(100 - fmean(errors), NORMAL * stdev(errors) / math.sqrt(len(errors)))
+
+
+def _picture(rows: Sequence[Row], shots: int) -> Picture:
+    own = [row for row in rows if row["shots"] == shots]
+    known = {row["run"]: row for row in own}
+    averages = {row["classifier"]: run for run, row in known.items() if row["method"] == "average"}
+    pairs = [
+        (run, averages[r["classifier"]]) for run, r in known.items() if r["method"] != "average"
+    ]
+    found = [
+        {
+            **c.record(),
+            "label": f"{known[c.run]['method']}, {known[c.run]['classifier']}",
+            "method": known[c.run]["method"],
+        }
+        for c in compare(own, pairs)
+    ]
+    return Picture.of(
+        paired_differences,
+        found,
+        label=f"error against the average, points, {shots} shot{'s' * (shots > 1)} (left of zero: better)",
+        alt=f"Differences to the average with {shots} labelled images of each species",
+        caption="Paired by episode, with 95 % intervals.",
+    )

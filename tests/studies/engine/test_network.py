@@ -1,0 +1,88 @@
+"""Networks of a study: which trials they make, and what makes two trials the same."""
+
+import pytest
+
+from images import make_image_tree
+from rootpool.train import SettingsError, resolve
+from studies.engine import training
+from studies.engine.network import Network, all_trials
+from studies.engine.study import Runs
+from studies.paper.command import load_paper
+
+BOTH = ["standalone", "hybrid"]
+
+
+def test_published_and_fused_forms():
+    block = Runs(["mpn-cov", "mpn-cov, fused", "isqrt-cov", "gap"], BOTH)
+    found = Network("patches", seeds=1).trials(block, published=True)
+    assert {t.label: t.config["model"]["method"] for t in found} == {
+        "mpn-cov": "mpn-cov-published",
+        "mpn-cov, hybrid": "mpn-cov-published",
+        "mpn-cov, fused": "mpn-cov",
+        "mpn-cov, fused, hybrid": "mpn-cov",
+        "isqrt-cov": "isqrt-cov",  # a hybrid training begins with it
+        "gap": "gap",
+    }
+
+
+def test_seeds_changes_and_places():
+    network = Network("patches", seeds=2, deciding=3)
+    assert len(network.trials(Runs(["exact"]))) == 2
+    assert len(network.trials(Runs(["exact"], deciding=True))) == 3
+    assert len(network.trials(Runs(["exact"], seeds=5))) == 5
+    assert network.trials(Runs(["exact"], where=["birds"])) == []
+    (trial,) = network.trials(
+        Runs(["x"], name="called", change={"model": {"method": "seb"}}, seeds=1)
+    )
+    assert (trial.label, trial.tags["method"]) == ("called", "x")
+    assert resolve(trial.config).model.method == "seb"
+
+
+def test_every_switch_of_the_warm_up_table_is_between_the_two_decays():
+    study, network = load_paper(), Network("patches", seeds=1)
+    for count in range(4):
+        (trial,) = network.trials(study.runs[f"warm-up {count}"], published=True)
+        first, last = trial.config["model"]["milestones"]
+        schedule = trial.config["hybrid"]
+        assert schedule["switch_epoch"] + schedule["warmup_epochs"] == last
+        assert first < schedule["switch_epoch"] <= last
+
+
+def test_the_first_of_two_runs_with_a_label_is_taken():
+    study, network = load_paper(), Network("patches", seeds=1)
+    found = all_trials(study, network, ["double", "compared"])
+    labels = [trial.label for trial in found]
+    assert len(labels) == len(set(labels))
+    assert {t.tags.get("precision") for t in found if t.label == "mpn-cov"} == {"float64"}
+
+
+def test_a_method_of_the_studies_changes_the_key_with_its_code(monkeypatch):
+    network = Network("patches", seeds=1)
+    ours, other = network.trials(Runs(["learned-power", "exact"]))
+    before = ours.key, other.key
+    code = training._own_methods()
+    monkeypatch.setattr(training, "_own_methods", lambda: code + "# another")
+    assert ours.key != before[0]
+    assert other.key == before[1]
+
+
+def test_data_decide_on_the_recipes(tmp_path):
+    data = make_image_tree(tmp_path / "images", classes=3, per_class=4)
+    assert Network.for_data(str(data)).family == "alexnet-imagenet"
+    assert Network.for_data(None).family == "patches"
+    with pytest.raises(SettingsError, match="does not say which recipes to use; choose them with"):
+        Network.for_data(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"family": "patchs"}, "unknown family of recipes 'patchs'; did you mean patches"),
+        ({"family": "patches", "seeds": 0}, "seeds must be positive, got 0"),
+        ({"family": "birds-lite"}, r"need --data \(CUB-200-2011.*\), which is not given"),
+        ({"family": "birds-lite", "data": "nowhere"}, "and nowhere does not exist"),
+    ],
+)
+def test_wrong_networks(options, message):
+    with pytest.raises(SettingsError, match=message):
+        Network(**options)
