@@ -12,7 +12,7 @@ from torch import Tensor
 from rootpool.models.files import load_weights_only
 from rootpool.nn import METHODS
 from rootpool.report import Block, Cell, Number, PairedDifference, Picture, Table, compare, describe
-from rootpool.report.statistics import paired_difference, pooled_difference
+from rootpool.report.statistics import paired_difference
 from rootpool.train.run import LAST
 from studies.engine.command import Found
 from studies.engine.kept import Kept
@@ -61,13 +61,9 @@ def halves(entry: Entry, places: Sequence[Place], kept: Kept) -> Found:
     rows: list[list[Cell]] = [
         [n, *(_shown(own[half]) for half in OTHER)] for n, own in effects.items()
     ]
-    if len(places) > 1:
-        known = {half: [d for own in effects.values() if (d := own[half])] for half in OTHER}
-        rows.append(["all together", *(_shown(pooled_difference(known[h])) for h in OTHER)])
     caption = (
         "Change of the error in points, with half of its 95 % interval (below zero: better): Newton-Schulz "
-        "in the place of the exact root, each half averaged over the other; not corrected. The last row is "
-        "the mean over all pairs of all networks; it was added when the others had been seen."
+        "in the place of the exact root, each half averaged over the other; not corrected."
     )
     table = Table(["network", "value of Newton-Schulz", "gradient of Newton-Schulz"], rows, caption)
     return Found(findings, [table, *(_cells(place) for place in places)])

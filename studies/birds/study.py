@@ -17,10 +17,10 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from rootpool.train.keys import Job, Report, result_file, run_jobs, stable_key, versions
 from torch import Tensor
 
 from rootpool.train.features import FeatureCache
+from rootpool.train.keys import Job, Report, result_file, run_jobs, stable_key, versions
 from studies.methods import learned_values
 
 from .head import Head, predict, train_head

@@ -8,9 +8,8 @@ from statistics import fmean, stdev
 from rootpool.report import Cell, Number, Picture, Table
 from rootpool.report.plots import (
     dots_with_spread,
-    learning_curve_panels,
+    learning_curves,
     paired_differences,
-    spectrum_over_training,
 )
 
 from .questions import Answer
@@ -41,9 +40,10 @@ def _curves(asked: Asked, place: Place, answers: Sequence[Answer]) -> list[Pictu
     ]
     decays = [e for e in place.network.milestones if switch is None or e >= switch]
     made = Picture.of(
-        learning_curve_panels,
+        learning_curves,
         records,
         value=asked["value"],
+        panels=True,
         switch_epoch=switch,
         decay_epochs=decays,
         alt=asked["caption"],
@@ -70,7 +70,7 @@ def _spectrum(asked: Asked, place: Place, answers: Sequence[Answer]) -> list[Pic
     """A property of the covariances over the steps."""
     records, caption = place.records("spectrum", **_chosen(asked)), asked["caption"]
     value = asked["value"]
-    drawn = Picture.of(spectrum_over_training, records, value=value, alt=caption, caption=caption)
+    drawn = Picture.of(learning_curves, records, value, x="step", alt=caption, caption=caption)
     return [drawn] if records else []
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
+import numpy as np
 import torch
 
 from rootpool.machine import machine
-from rootpool.nn.published import pade_coefficients, polynomial
-from rootpool.report import Number, Picture, Record, time_methods
+from rootpool.nn.published import pade_coefficients
+from rootpool.report import Number, Picture, Record
 from rootpool.report.plots import speed_bars
 from studies.engine.command import Found
 from studies.engine.kept import Kept
@@ -18,6 +19,7 @@ from studies.engine.page import NOWHERE
 from studies.engine.questions import Finding, outcome_of, shared_outcome
 from studies.engine.study import Entry
 from studies.engine.training import Place
+from studies.timing import time_methods
 
 from .drawings import errors_picture
 from .published import Cell, PrintedTable, load_published
@@ -60,7 +62,7 @@ def approximation_error(method: str, degree: int, ratio: str) -> float:
     if method == "svd-taylor":
         return float(x ** (degree + 1) / (1 - x))
     p, q = pade_coefficients(degree)
-    value = polynomial(p, float(ratio)) / polynomial(q, float(ratio))
+    value = np.polyval(p[::-1], float(ratio)) / np.polyval(q[::-1], float(ratio))
     return float(abs(Fraction(value) - 1 / (1 - Fraction(float(ratio)))))
 
 

@@ -6,7 +6,9 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
-from rootpool.nn.published import pade_coefficients, polynomial
+import numpy as np
+
+from rootpool.nn.published import pade_coefficients
 from rootpool.report import Record
 
 from ..approximants import pade_approximant
@@ -54,7 +56,7 @@ def pade_coefficients_by_digits(digits: Sequence[int] = (15, 20, 30, 50)) -> Che
     for precision in digits:
         p, q = pade_coefficients(100, precision)
         at_one = math.fsum(p), math.fsum(q)
-        quotient = polynomial(p, 0.999) / polynomial(q, 0.999)
+        quotient = np.polyval(p[::-1], 0.999) / np.polyval(q[::-1], 0.999)
         records.append(
             {
                 "digits": precision,
