@@ -90,11 +90,12 @@ def without_paper(svg: str) -> str:
 
 def on_page_markdown(markdown: str, page: Page | None = None, **_: Any) -> str:
     """Put in the tables and the names, and mark the records."""
+    if page is not None and page.file.src_uri.startswith("cookbook/"):
+        page.meta["hide"] = ["toc"]  # there is one problem per page; the room is for code
     if page is not None and page.file.src_uri.startswith("appendix/"):
         page.meta["search"] = {"exclude": True}
         markdown = record(markdown, Path(page.file.src_uri).stem)
     markdown = TABLE.sub(lambda match: table(match[1], match[2] or ""), markdown)
-    markdown = INDEX.sub(lambda match: index(match[1]), markdown)
     listed = set(re.findall(r"^::: (\S+)$", markdown, re.MULTILINE))
 
     def directives(match: re.Match[str]) -> str:
@@ -102,7 +103,9 @@ def on_page_markdown(markdown: str, page: Page | None = None, **_: Any) -> str:
         listed.update(new)
         return "\n".join(f"::: {name}" for name in new)
 
-    return NAMES.sub(directives, markdown)
+    markdown = NAMES.sub(directives, markdown)
+    shown = re.findall(r"^::: (\S+)$", markdown, re.MULTILINE)
+    return INDEX.sub(lambda match: index(match[1], shown), markdown)
 
 
 def record(markdown: str, name: str) -> str:
@@ -117,8 +120,8 @@ def record(markdown: str, name: str) -> str:
     return re.sub(r"\A# .*\n", lambda _: f"# {RECORDS[name]}\n\n{banner}", markdown)
 
 
-def index(package: str) -> str:
-    """A table of what a package exports, with the first line of each docstring."""
+def index(package: str, shown: list[str]) -> str:
+    """A table of what a page shows of a package, in its order, with the first line of each docstring."""
     folder = ROOT / "src" / Path(*package.split("."))
     lines: dict[str, str] = {}
     for file in folder.glob("*.py"):
@@ -126,8 +129,8 @@ def index(package: str) -> str:
             if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
                 first = (ast.get_docstring(node) or "").partition("\n\n")[0]
                 lines[node.name] = " ".join(first.split())
-    rows = ["| | |", "|---|---|"]
-    for full in names(package, []):
+    rows = ["| name | what it is |", "|---|---|"]
+    for full in shown:
         name = full.rpartition(".")[2]
         if name in lines:
             text = re.sub(r":math:`([^`]+)`", r"\\(\1\\)", lines[name])

@@ -1,6 +1,4 @@
-"""Run every function under every transformation, and write the table into docs/api/transformations.md."""
-
-from __future__ import annotations
+"""Writes docs/api/transformations.md: every function under every transformation, checked while it is written."""
 
 import sys
 from collections.abc import Iterable
@@ -18,22 +16,35 @@ from transformations import (  # noqa: E402
     outcome,
 )
 
-TEXT = """# Functions and transformations
+TEXT = """# What works with what
 
-A tick is a check that ran: derivatives against finite differences, the rest against the same function without
-the transformation. A dash is a refusal with a clear error, which was seen, too. The tests run the same table
-(`tests/transformations.py`); `python scripts/transformations.py` writes this page.
+Every function below was run under every transformation: derivatives compared with finite differences, the
+rest with the function itself. The tests run the same checks (`tests/transformations.py`);
+`python scripts/transformations.py` writes this page.
+
+**All of {transformations}** work for:
+
+{whole}
+
+These have exceptions. A dash means not supported; the call raises a clear error, which is tested:
 
 {table}
 
-`jvp` is forward mode by `torch.func.jvp` and `torch.autograd.forward_ad`; `hessian` is
-`torch.func.hessian`, and forward mode twice. `compile` is `torch.compile(fullgraph=True)`, forward and
-backward; forward mode *inside* a compiled function is an error. Functions of two matrices are
-differentiated in both. All checks but those of `float32`, `complex` and `autocast` are in float64. The
-columns `float32` and `float64` compare gradients to 1e-4 and 1e-9.
+`jvp` is forward mode by `torch.func.jvp` and `torch.autograd.forward_ad`; `hessian` is `torch.func.hessian`,
+and forward mode twice. `compile` is `torch.compile(fullgraph=True)`, forward and backward; forward mode
+*inside* a compiled function is an error. Functions of two matrices are differentiated in both. All checks
+are in float64, except for the columns `float32`, `complex` and `autocast`; `float32` and `float64` compare
+gradients to 1e-4 and 1e-9.
 
 ## Pairs
-{pairs}
+
+**All of {pairs}** work for:
+
+{whole_pairs}
+
+With exceptions:
+
+{table_of_pairs}
 
 `checkpoint` is `torch.utils.checkpoint` in both of its modes; twice differentiated, `use_reentrant=False`,
 because torch itself has no second derivative in the other. `autocast, gradgrad` runs forward and backward
@@ -45,34 +56,54 @@ complex and with half-precision input, and calls after a change of the batch and
 
 {compiled}
 
-## The dashes
+## Reasons
 
-{dashes}
+{reasons}
 """
 
 
-def table(functions: Iterable[str], columns: Iterable[str]) -> str:
+def table(works: dict[str, dict[str, bool]], columns: Iterable[str]) -> str:
     columns = list(columns)
     lines = ["| | " + " | ".join(columns) + " |", "|---|" + ":-:|" * len(columns)]
-    for name in functions:
-        cells = ["✓" if outcome(FUNCTIONS[name], column) else "–" for column in columns]
-        lines.append(f"| `{name}` | " + " | ".join(cells) + " |")
+    for name, cells in works.items():
+        lines.append(f"| `{name}` | " + " | ".join("✓" if cells[c] else "–" for c in columns) + " |")
     return "\n".join(lines)
 
 
-def main() -> None:
+def check(functions: Iterable[str], columns: Iterable[str]) -> dict[str, dict[str, bool]]:
+    return {name: {c: outcome(FUNCTIONS[name], c) for c in columns} for name in functions}
+
+
+def split(columns: Iterable[str]) -> tuple[str, str]:
+    """The functions for which everything works, and a table of the others and of what does not."""
+    works = check(FUNCTIONS, columns)
+    partly = {name: cells for name, cells in works.items() if not all(cells.values())}
+    exceptions = [c for c in columns if any(not cells[c] for cells in partly.values())]
+    whole = ", ".join(f"`{name}`" for name in works if name not in partly) + "."
+    return whole, table(partly, exceptions)
+
+
+def page() -> str:
+    """The page, after all checks have been run."""
     reasons: dict[str, list[str]] = {}
-    for name, row in FUNCTIONS.items():
+    for row in FUNCTIONS.values():
         for transformation, refusal in row.refuses.items():
-            reasons.setdefault(f"{transformation}: {refusal.reason}", []).append(f"`{name}`")
-    page = TEXT.format(
-        table=table(FUNCTIONS, TRANSFORMATIONS),
-        pairs=table(FUNCTIONS, PAIRS),
-        compiled=table(COMPILED, COMPILED_PAIRS),
-        dashes="\n".join(f"- {reason} ({', '.join(names)})" for reason, names in reasons.items()),
+            names = reasons.setdefault(refusal.reason, [])
+            if transformation not in names:
+                names.append(transformation)
+    whole, exceptions = split(TRANSFORMATIONS)
+    whole_pairs, exceptions_of_pairs = split(PAIRS)
+    return TEXT.format(
+        transformations=", ".join(f"`{t}`" for t in TRANSFORMATIONS),
+        whole=whole,
+        table=exceptions,
+        pairs=", ".join(f"`{pair}`" for pair in PAIRS),
+        whole_pairs=whole_pairs,
+        table_of_pairs=exceptions_of_pairs,
+        compiled=table(check(COMPILED, COMPILED_PAIRS), COMPILED_PAIRS),
+        reasons="\n".join(f"- {', '.join(names)}: {why}" for why, names in reasons.items()),
     )
-    (ROOT / "docs" / "api" / "transformations.md").write_text(page, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    (ROOT / "docs" / "api" / "transformations.md").write_text(page(), encoding="utf-8")

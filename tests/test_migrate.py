@@ -94,8 +94,6 @@ def defaults():
 
 NAMED = r"`(?:(\w+)=)?\"?([\w.-]+)\"?`"
 SAID = re.compile(rf"{NAMED} \((?:the )?default\)|[Tt]he default(?: \w+)?, {NAMED}")
-    r"`(?:(\w+)=)?\"?([\w.-]+)\"?` \((?:the )?default\)|[Tt]he default(?: \w+)?, `(?:(\w+)=)?\"?([\w.-]+)\"?`"
-)
 DOCUMENTS = [
     ROOT / "README.md",
     *(p for p in sorted((ROOT / "docs").rglob("*.md")) if "appendix" not in p.parts),

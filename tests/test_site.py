@@ -87,6 +87,10 @@ def test_reference_has_what_a_package_exports():
     assert "::: rootpool.linalg.eigh.eigh" in first.splitlines()  # a function named as its module
     assert "::: rootpool.linalg.sqrtm" in rest.splitlines()
     assert "Taylor" not in rest
+    page = "<!-- index of rootpool.linalg -->\n\n::: rootpool.linalg.sqrtm\n::: rootpool.linalg.svd.svd\n"
+    table = hooks["on_page_markdown"](page).split("\n\n")[0].splitlines()
+    assert table[2].startswith("| [`sqrtm`][rootpool.linalg.sqrtm] | Square root \\(A^{1/2}\\) of")
+    assert table[3].startswith("| [`svd`][rootpool.linalg.svd.svd] |")
 
 
 def test_pictures_fit_both_colour_schemes():
