@@ -5,6 +5,8 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import timm
@@ -14,9 +16,10 @@ from safetensors.torch import save_file
 import hostile
 from rootpool.cli import main
 from rootpool.files import write_atomically
-from rootpool.train import SettingsError
+from rootpool.train import SettingsError, merge
 from rootpool.train.checkpoints import RESUMED, AtomicCheckpointIO
 from rootpool.train.evaluation import load_run
+from small_runs import NUMBERED, run
 
 
 @pytest.fixture
@@ -30,17 +33,6 @@ def load(path):
     return AtomicCheckpointIO().load_checkpoint(path)["weight"]
 
 
-def test_a_full_disk_leaves_the_checkpoint_before(saved, monkeypatch):
-    def full(descriptor):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match=r"could not write the checkpoint .*the one before it is"):
-        AtomicCheckpointIO().save_checkpoint({"weight": torch.zeros(3)}, saved)
-    assert torch.equal(load(saved), torch.ones(3))
-    assert os.listdir(saved.parent) == ["last.ckpt"]
-
-
 def test_a_kill_while_writing_leaves_the_checkpoint_before(saved):
     code = (
         "import os, signal, sys; from rootpool.files import write_atomically\n"
@@ -52,11 +44,34 @@ def test_a_kill_while_writing_leaves_the_checkpoint_before(saved):
     assert torch.equal(load(saved), torch.ones(3))
 
 
-def test_an_error_names_the_file_and_not_its_part(tmp_path):
-    path = tmp_path / ("x" * 250)  # its part has a longer name than a file may have
+def test_an_error_names_the_file_and_leaves_what_was_there(saved, monkeypatch):
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    path = saved.parent / ("x" * 250)  # its part has a longer name than a file may have
     with pytest.raises(OSError, match="too long") as found:
         write_atomically(path, "")
     assert found.value.filename == str(path)
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match=r"could not write the checkpoint .*the one before it is"):
+        AtomicCheckpointIO().save_checkpoint({"weight": torch.zeros(3)}, saved)
+    with pytest.raises(OSError, match=r"No space left on device \(.* MB free\): .*last.ckpt"):
+        write_atomically(saved, 20_000 * " ")
+    assert torch.equal(load(saved), torch.ones(3))
+    assert os.listdir(saved.parent) == ["last.ckpt"]
+
+
+def test_two_threads_may_write_one_file(tmp_path):
+    """Each writes a part of its own, and one of them wins."""
+    both = threading.Barrier(2)
+
+    def write(content):
+        write_atomically(tmp_path / "x", lambda file: (file.write(content), both.wait(60)))
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(write, [b"a" * 1000, b"b" * 1000]))
+    assert (tmp_path / "x").read_bytes() in (b"a" * 1000, b"b" * 1000)
+    assert os.listdir(tmp_path) == ["x"]
 
 
 def test_a_file_of_weights_cannot_be_continued(tmp_path):
@@ -151,18 +166,18 @@ def test_a_checkpoint_that_contradicts_itself_is_refused(trained, change, tmp_pa
 
 
 @pytest.mark.slow
-def test_a_run_that_began_with_weights_of_its_backbone_can_be_evaluated(tmp_path, capsys):
+def test_a_run_that_began_with_weights_of_its_backbone_can_be_loaded(tmp_path):
     """Those weights are not needed any more, and may be gone."""
     backbone = tmp_path / "backbone.safetensors"
-    save_file(timm.create_model("resnet10t", in_chans=1).state_dict(), backbone)
-    recipe = tmp_path / "mine.yaml"
-    options = f"{{weights: {backbone}, in_chans: 1}}"
-    recipe.write_text(f"model: {{backbone: resnet10t, method: gap, backbone_options: {options}}}\n")
-    begun = ["train", str(recipe), f"--output={tmp_path / 'run'}", "data.batch_size=8"]
-    assert main([*begun, *FAST, "trainer.max_epochs=1"]) == 0
+    save_file(timm.create_model("test_resnet", in_chans=1).state_dict(), backbone)
+    options = {
+        "backbone": "test_resnet",
+        "backbone_options": {"weights": str(backbone), "in_chans": 1},
+    }
+    done = run(tmp_path / "run", config=merge(NUMBERED, {"model": options}))
     backbone.unlink()
-    assert main(["evaluate", str(tmp_path / "run" / "last.ckpt")]) == 0
-    assert "3600" in capsys.readouterr().out
+    loaded = load_run(tmp_path / "run" / "last.ckpt").module.state_dict()
+    assert all(torch.equal(loaded[name], value) for name, value in done.module.state_dict().items())
 
 
 def test_names_of_classes_cannot_command_the_terminal(saved, monkeypatch, capsys):

@@ -1,9 +1,15 @@
+"""The hybrid protocol: its schedules, and the method of a model before and after the switch."""
+
+import re
+
+import lightning.pytorch as pl
 import pytest
 import torch
 from torch import nn
 
-from rootpool.nn import CovariancePool, Exact, ISqrtCov, covariance_pools, set_method
-from rootpool.train.hybrid import HybridProtocol, HybridSchedule
+from rootpool.nn import CovariancePool, Exact, ISqrtCov, set_method
+from rootpool.train import HybridProtocol, HybridSchedule, merge
+from small_runs import CONFIG, run
 
 
 def test_the_paper_s_schedules():
@@ -26,22 +32,60 @@ def test_impossible_schedules_are_refused():
         HybridSchedule(switch_epoch=3).switch_epoch = 4
 
 
-def test_all_pools_of_a_model_switch_and_its_weights_stay():
-    model = nn.ModuleList(
-        [CovariancePool(8, "isqrt-cov", reduction=4), CovariancePool(4, "isqrt-cov")]
-    )
-    before = {name: value.clone() for name, value in model.state_dict().items()}
-    set_method(model, "exact")
-    assert [pool.method for pool in covariance_pools(model).values()] == [Exact(), Exact()]
-    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
-
-
 def test_a_model_without_pools_cannot_switch():
     with pytest.raises(ValueError, match="Linear has no CovariancePool"):
         set_method(nn.Linear(2, 2), "exact")
 
 
-def test_final_method_may_be_any_value():
-    assert HybridProtocol(HybridSchedule(2), final=ISqrtCov(iterations=7)).final == ISqrtCov(
-        iterations=7
+class Own(pl.LightningModule):
+    """A user's module, without our specifications."""
+
+    def __init__(self, method) -> None:
+        super().__init__()
+        self.pool = CovariancePool(4, method)
+        self.last = nn.Linear(10, 2)
+
+    def training_step(self, batch, index):
+        return nn.functional.cross_entropy(self.last(self.pool(batch[0])), batch[1])
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.01)
+
+
+def fit(module, callback, epochs) -> None:
+    batch = torch.utils.data.TensorDataset(torch.randn(4, 4, 9), torch.tensor([0, 1, 0, 1]))
+    options = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
+    trainer = pl.Trainer(
+        max_epochs=epochs,
+        callbacks=[callback],
+        accelerator="cpu",
+        enable_model_summary=False,
+        log_every_n_steps=1,
+        **options,
     )
+    trainer.fit(module, torch.utils.data.DataLoader(batch, batch_size=4))
+
+
+@pytest.mark.filterwarnings("ignore:.*(many workers|LeafSpec)")
+def test_a_hybrid_training_ends_with_the_method_that_the_model_was_built_with():
+    """The callback on a second model; and a training that ends before its switch."""
+    callback = HybridProtocol(HybridSchedule(1, warmup_epochs=0))
+    first, second = Own("exact"), Own("svd-pade")
+    fit(first, callback, 2)
+    fit(second, callback, 2)
+    assert (first.pool.method.name, second.pool.method.name) == ("exact", "svd-pade")
+    third = Own(Exact())
+    with pytest.warns(UserWarning, match="this training never switches to exact: .* at epoch 1"):
+        fit(third, HybridProtocol(HybridSchedule(1)), 1)
+    assert third.pool.method == ISqrtCov()
+    with pytest.raises(ValueError, match="built with isqrt-cov, which the hybrid training starts"):
+        fit(third, HybridProtocol(HybridSchedule(1)), 2)
+    fit(third, HybridProtocol(HybridSchedule(1), final="exact"), 2)
+    assert third.pool.method == Exact()
+
+
+def test_advice_on_a_schedule_can_be_followed(tmp_path):
+    for milestones, advice in (([1], "milestones that end with 3"), ([9], "switch_epoch=8")):
+        config = merge(CONFIG, {"model": {"milestones": milestones}})
+        with pytest.raises(ValueError, match=re.escape(f"try {advice}")):
+            run(tmp_path, config=config)

@@ -1,16 +1,11 @@
 """Mistakes of users: found before an epoch is lost, and never silently accepted."""
 
-import re
 import shutil
 
-import lightning.pytorch as pl
 import pytest
-import torch
-from torch import nn
 
 from images import make_image_tree
-from rootpool.nn import CovariancePool, Exact, ISqrtCov
-from rootpool.train import HybridProtocol, HybridSchedule, SettingsError, merge, prepare, resolve
+from rootpool.train import SettingsError, merge, prepare, resolve
 from small_runs import CONFIG, run
 
 PLAIN = merge(CONFIG, {"hybrid": None, "spectrum_every": 0, "save_every": 0})
@@ -35,6 +30,10 @@ def on_photos(photos, **parts):
         (
             {"data": {"augment": "randaug"}},
             "unknown data.augment 'randaug'; did you mean randaugment",
+        ),
+        (
+            {"data": {"transform": "imagent"}},
+            r"unknown data.transform 'imagent'; did you mean imag",
         ),
         ({"data": {"root": "nowhere"}}, "data.root nowhere is not a folder"),
         (
@@ -134,65 +133,3 @@ def test_a_run_that_fails_before_its_first_step_leaves_the_folder_free(photos, t
         run(tmp_path / "run", config=config)
     assert not (tmp_path / "run" / "config.yaml").exists()
     prepare(resolve(config), tmp_path / "run", progress=False)  # not refused
-
-
-# --------------------------------------------------------------------------------------------------
-# Hybrid
-
-
-class Own(pl.LightningModule):
-    """A user's module, without our specifications."""
-
-    def __init__(self, method) -> None:
-        super().__init__()
-        self.pool = CovariancePool(4, method)
-        self.last = nn.Linear(10, 2)
-
-    def training_step(self, batch, index):
-        return nn.functional.cross_entropy(self.last(self.pool(batch[0])), batch[1])
-
-    def configure_optimizers(self):
-        return torch.optim.SGD(self.parameters(), lr=0.01)
-
-
-def fit(module, callback, epochs) -> None:
-    batch = torch.utils.data.TensorDataset(torch.randn(4, 4, 9), torch.tensor([0, 1, 0, 1]))
-    options = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
-    trainer = pl.Trainer(
-        max_epochs=epochs,
-        callbacks=[callback],
-        accelerator="cpu",
-        enable_model_summary=False,
-        log_every_n_steps=1,
-        **options,
-    )
-    trainer.fit(module, torch.utils.data.DataLoader(batch, batch_size=4))
-
-
-@pytest.mark.filterwarnings("ignore:.*(many workers|LeafSpec)")
-def test_a_hybrid_training_ends_with_the_method_that_the_model_was_built_with():
-    """The callback on a second model, and a second training after one that ended before its switch."""
-    callback = HybridProtocol(HybridSchedule(1, warmup_epochs=0))
-    first, second = Own("exact"), Own("svd-pade")
-    fit(first, callback, 2)
-    fit(second, callback, 2)
-    assert (first.pool.method.name, second.pool.method.name) == ("exact", "svd-pade")
-    third = Own(Exact())
-    with pytest.warns(
-        UserWarning, match="this training never switches to exact: .* at epoch 1, and"
-    ):
-        fit(third, HybridProtocol(HybridSchedule(1)), 1)
-    assert third.pool.method == ISqrtCov()
-    fit(third, HybridProtocol(HybridSchedule(1)), 2)
-    assert third.pool.method == Exact()
-    with pytest.raises(
-        ValueError, match="built with isqrt-cov, which the hybrid training starts wi"
-    ):
-        fit(Own("isqrt-cov"), HybridProtocol(HybridSchedule(1)), 2)
-
-
-def test_advice_on_a_schedule_can_be_followed(tmp_path):
-    for milestones, advice in (([1], "milestones that end with 3"), ([9], "switch_epoch=8")):
-        config = merge(CONFIG, {"model": {"milestones": milestones}})
-        with pytest.raises(ValueError, match=re.escape(f"try {advice}")):
-            run(tmp_path, config=config)

@@ -3,11 +3,9 @@
 import pytest
 import torch
 
-from rootpool.train import ModelSettings, SettingsError, build, merge, resolve
+from rootpool.train import ModelSettings, merge
 from rootpool.train.module import PooledTraining
-from small_runs import CONFIG, final, run
-
-ONE_EPOCH = merge(CONFIG, {"hybrid": None, "spectrum_every": 0, "trainer": {"max_epochs": 1}})
+from small_runs import NUMBERED, final, run
 
 
 @pytest.mark.parametrize(("given", "expected"), [(None, 0.1), (0.0, 0.0), (0.02, 0.02)])
@@ -25,19 +23,6 @@ def test_a_new_reduction_may_learn_faster_than_the_backbone():
     groups = module.configure_optimizers()["optimizer"].param_groups
     rates = {group["name"]: group["lr"] for group in groups}
     assert rates == {"backbone": 0.01, "pool": 0.05, "classifier": 0.1}
-
-
-def test_build_gives_the_network_that_a_training_begins_with():
-    module, data = build(resolve(ONE_EPOCH))
-    again, _ = build(resolve(ONE_EPOCH))
-    assert module.hparams["num_classes"] == len(data.splits.classes)
-    for name, value in module.state_dict().items():
-        assert torch.equal(value, again.state_dict()[name])
-
-
-def test_the_precision_of_the_pooling():
-    module = PooledTraining(ModelSettings(compute_dtype="float32"), num_classes=3)
-    assert module.model.pool.compute_dtype == torch.float32
 
 
 @pytest.mark.parametrize("method", ["exact", "gap"])
@@ -67,21 +52,6 @@ def test_channels_last_changes_memory_and_not_the_network():
         torch.testing.assert_close(plain, other)
 
 
-def test_an_unknown_transform_is_named():
-    with pytest.raises(
-        SettingsError, match=r"unknown data\.transform 'imagent'; did you mean imag"
-    ):
-        build(resolve({"data": {"transform": "imagent"}}))
-
-
-@pytest.mark.slow
-def test_the_learning_rate_in_the_history_is_that_of_the_epoch(tmp_path):
-    config = merge(ONE_EPOCH, {"model": {"lr": 0.08, "milestones": [1, 2]}})
-    run(tmp_path, config=merge(config, {"trainer": {"max_epochs": 3}}))
-    rates = [record["lr"] for record in final(tmp_path)["history"]]
-    assert rates == pytest.approx([0.08, 0.008, 0.0008])
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("trainer", "validated"),
@@ -91,8 +61,12 @@ def test_the_learning_rate_in_the_history_is_that_of_the_epoch(tmp_path):
         ({"max_steps": 3}, [False]),
     ],
 )
-def test_an_epoch_without_validation_has_no_validation_error(trainer, validated, tmp_path):
-    run(tmp_path, config=merge(ONE_EPOCH, {"trainer": trainer}))
+def test_records_of_epochs(trainer, validated, tmp_path):
+    """An epoch without validation has no validation error; the learning rate is that of the epoch."""
+    parts = {"trainer": trainer, "model": {"lr": 0.08, "milestones": [1, 2]}}
+    run(tmp_path, config=merge(NUMBERED, parts))
     history = final(tmp_path)["history"]
     assert [("val_error" in record) for record in history] == validated
     assert all("train_loss" in record for record in history)
+    rates = [0.08, 0.008, 0.0008][: len(history)]
+    assert [record["lr"] for record in history] == pytest.approx(rates)

@@ -6,7 +6,6 @@ import lightning.pytorch as pl
 import pytest
 import torch
 
-from rootpool.cli import main
 from rootpool.train import NonFiniteError, merge
 from small_runs import CONFIG, final, run
 
@@ -97,11 +96,3 @@ def test_other_mistakes_in_a_step_are_left_as_they_are(tmp_path):
     with pytest.raises(ValueError, match=r"^something else$"):
         run(tmp_path, config=SHORT, callbacks=[At(1, action)])
     assert not (tmp_path / "nonfinite.pt").exists()
-
-
-def test_the_command_line_says_it_without_a_traceback(tmp_path, capsys):
-    arguments = ["train", "patches", "--method=isqrt-cov", f"--output={tmp_path}", "model.lr=1e30"]
-    assert main([*arguments, "trainer.limit_train_batches=3", "trainer.max_epochs=1"]) == 1
-    error = capsys.readouterr().err
-    assert "rootpool: epoch 0, step 1, method isqrt-cov: the loss is nan" in error
-    assert "Traceback" not in error

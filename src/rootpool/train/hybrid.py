@@ -34,29 +34,19 @@ class HybridProtocol(pl.Callback):
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         if stage != "fit":
             return
-        self._final = self.final or self._built_with(pl_module)
-        self._check_decay(pl_module)
-        self._apply(trainer, pl_module)
-        self._check_length(trainer)
-
-    def _built_with(self, pl_module: pl.LightningModule) -> Any:
-        """The method of a model before any hybrid training changed it; noted on the model itself.
-
-        A training that ended before its switch leaves the model with the start method.
-        """
-        pools = covariance_pools(pl_module)
-        if not pools:
-            return self.schedule.start  # which set_method refuses
-        now, start = next(iter(pools.values())).method, resolve_method(self.schedule.start)
-        if now != start:
-            pl_module.method_before_hybrid = now  # type: ignore[assignment]
-        built = getattr(pl_module, "method_before_hybrid", None)
-        if built is None:
+        pools = list(covariance_pools(pl_module).values())
+        start = resolve_method(self.schedule.start)
+        self._final = self.final or (
+            pools[0].method if pools else start
+        )  # set_method refuses no pools
+        if pools and self._final == start:
             raise ValueError(
                 f"the model was built with {start.name}, which the hybrid training starts with, so that "
                 "there is nothing to switch to; build it with another method, or give final="
             )
-        return built
+        self._check_decay(pl_module)
+        self._apply(trainer, pl_module)
+        self._check_length(trainer)
 
     def _check_length(self, trainer: pl.Trainer) -> None:
         epochs = trainer.max_epochs

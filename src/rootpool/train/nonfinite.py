@@ -39,15 +39,11 @@ class NonFiniteGuard(pl.Callback):
         self.report: str | None = None
         self._batch: Any = None  # of the step that is being computed
 
-    def on_train_batch_start(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, *_: Any
-    ) -> None:
-        self._batch = batch
+    def on_train_batch_start(self, *args: Any) -> None:
+        self._batch = args[2]
 
-    def on_validation_batch_start(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, *_: Any
-    ) -> None:
-        self._batch = batch
+    def on_validation_batch_start(self, *args: Any) -> None:
+        self._batch = args[2]
 
     def on_before_backward(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, loss: Tensor

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import types
 from collections.abc import Iterator, Mapping
+from itertools import repeat
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from rootpool.suggest import unknown_name
@@ -67,59 +69,33 @@ def _is_needed(part: dataclasses.Field[Any]) -> bool:
     return part.default is missing and part.default_factory is missing
 
 
-class _TypeMismatchError(Exception):
-    """The value is not of the type."""
-
-
 def _converted(hint: Any, value: Any, key: str, root: Any) -> Any:
     parts = _parts(hint)
-    if value is None and type(None) in parts:
-        return None
     # As it is written, if that is possible: 1 is one batch, and 1.0 all of them.
-    for convert in (_exact, _number, _container):
-        for part in parts:
-            try:
-                return convert(part, value, key, root)
-            except _TypeMismatchError:
-                continue
+    if any(_is_exactly(part, value) for part in parts):
+        return value
+    for part in parts:
+        kind, inside = get_origin(part) or part, get_args(part)
+        if kind is float and isinstance(value, int | str) and not isinstance(value, bool):
+            with contextlib.suppress(ValueError, OverflowError):
+                return float(value)
+        if dataclasses.is_dataclass(kind):
+            return _nested(kind, value, key, root)
+        if kind is dict and isinstance(value, Mapping):
+            return copy.deepcopy(dict(value))
+        if kind in (list, tuple) and isinstance(value, list | tuple):
+            hints = inside if kind is tuple else inside * len(value)
+            if len(hints) == len(value):
+                with contextlib.suppress(SettingsError):  # below, it names the whole
+                    return kind(map(_converted, hints, value, repeat(key), repeat(root)))
     raise SettingsError(f"{key} must be {_described(hint)}, got {value!r}")
 
 
-def _exact(hint: Any, value: Any, key: str, root: Any) -> Any:
+def _is_exactly(hint: Any, value: Any) -> bool:
     if get_origin(hint) is Literal:
         # True == 1, but it is another value.
-        if any(value == each and type(value) is type(each) for each in get_args(hint)):
-            return value
-    elif hint is Any or type(value) is hint:
-        return value
-    raise _TypeMismatchError
-
-
-def _number(hint: Any, value: Any, key: str, root: Any) -> Any:
-    if hint is float and isinstance(value, int | str) and not isinstance(value, bool):
-        try:
-            return float(value)
-        except (ValueError, OverflowError):
-            raise _TypeMismatchError from None
-    raise _TypeMismatchError
-
-
-def _container(hint: Any, value: Any, key: str, root: Any) -> Any:
-    kind, inside = get_origin(hint) or hint, get_args(hint)
-    if dataclasses.is_dataclass(hint):
-        return _nested(hint, value, key, root)
-    if kind is dict and isinstance(value, Mapping):
-        return copy.deepcopy(dict(value))
-    if kind in (list, tuple) and isinstance(value, list | tuple):
-        hints = inside if kind is tuple else inside * len(value)
-        if len(hints) == len(value):
-            try:
-                pairs = zip(hints, value, strict=True)
-                return kind(_converted(part, each, key, root) for part, each in pairs)
-            except SettingsError:
-                if any(dataclasses.is_dataclass(part) for part in hints):
-                    raise  # it names the key within
-    raise _TypeMismatchError
+        return any(value == each and type(value) is type(each) for each in get_args(hint))
+    return hint is Any or type(value) is hint
 
 
 def _parts(hint: Any) -> tuple[Any, ...]:

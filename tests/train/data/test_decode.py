@@ -131,20 +131,17 @@ def test_files_that_cannot_be_read_are_no_bad_images(tmp_path, monkeypatch, phot
     with pytest.raises(IsADirectoryError, match=str(tmp_path)):
         decode_image(tmp_path)
 
-    def failing(path):
-        raise OSError(errno.EIO, "Input/output error")
+    def failing(error):
+        def fail(path):
+            raise error
 
-    monkeypatch.setattr(Image, "open", failing)
+        return fail
+
+    monkeypatch.setattr(Image, "open", failing(OSError(errno.EIO, "Input/output error")))
     with pytest.raises(OSError, match=r"Input/output error: .*photo\.jpg") as caught:
         decode_image(photo)
     assert caught.value.errno == errno.EIO
-
-
-def test_running_out_of_memory_is_no_bad_image(photo, monkeypatch):
-    def failing(path):
-        raise MemoryError
-
-    monkeypatch.setattr(Image, "open", failing)
+    monkeypatch.setattr(Image, "open", failing(MemoryError()))
     with pytest.raises(MemoryError):
         decode_image(photo)
 

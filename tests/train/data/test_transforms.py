@@ -72,14 +72,14 @@ def test_imagenet_training_crops_everywhere_and_flips_half():
     torch.manual_seed(0)
     picture = ramp(40, 40)
     lefts, tops, flips = [], [], 0
-    for _ in range(400):
+    for _ in range(300):
         left, right, top, bottom = (39 * part.item() for part in window(train(picture)))
         flips += left > right
         lefts.append(round(min(left, right)))
         tops.append(round(top))
         assert bottom - top == pytest.approx(31, abs=0.2)  # colours are rounded
     assert set(lefts) == set(tops) == set(range(9))
-    assert abs(flips - 200) < 5 * math.sqrt(100)
+    assert abs(flips - 150) < 5 * math.sqrt(75)
 
 
 @pytest.mark.parametrize(
@@ -95,11 +95,11 @@ def test_fine_grained_is_the_centre_and_flips_half(resize, expected):
     picture = ramp(640, 480)
     assert torch.tensor(window(val(picture))).allclose(torch.tensor(expected).float(), atol=0.02)
     torch.manual_seed(0)
-    crops = [train(picture) for _ in range(100)]
+    crops = [train(picture) for _ in range(40)]
     straight = [torch.equal(crop, val(picture)) for crop in crops]
     flipped = [torch.equal(crop.flip(-1), val(picture)) for crop in crops]
-    assert sum(straight) + sum(flipped) == 100
-    assert abs(sum(straight) - 50) < 25
+    assert sum(straight) + sum(flipped) == 40
+    assert abs(sum(straight) - 20) < 16
 
 
 def test_cifar_training_shifts_within_a_black_margin_and_flips_half():
@@ -120,27 +120,6 @@ def test_cifar_training_shifts_within_a_black_margin_and_flips_half():
     assert abs(sum(flipped for _, _, flipped in seen) - 600) < 5 * math.sqrt(300)
 
 
-@pytest.mark.parametrize("name", PAIRS)
-def test_only_the_global_generator_of_torch_decides(name):
-    train, val = PAIRS[name][0]()
-    picture = ramp(300, 280)
-
-    def seeded(seed):
-        torch.manual_seed(seed)
-        np.random.seed(torch.randint(99, ()).item() + seed)
-        return train(picture)
-
-    torch.manual_seed(7)
-    first = train(picture)
-    np.random.seed(1)
-    torch.manual_seed(7)
-    assert torch.equal(first, train(picture))
-    assert any(not torch.equal(seeded(seed), first) for seed in range(8))
-    state = torch.get_rng_state()
-    assert torch.equal(val(picture), val(picture))
-    assert torch.equal(state, torch.get_rng_state())
-
-
 @pytest.mark.parametrize(
     ("make", "arguments"),
     [
@@ -157,7 +136,7 @@ def test_crop_larger_than_the_picture(make, arguments):
         make(*arguments)
 
 
-@pytest.mark.parametrize("augment", AUGMENTATIONS)
+@pytest.mark.parametrize("augment", [None, *AUGMENTATIONS])
 def test_augmentations_are_for_training_alone(augment):
     image = Image.fromarray(np.random.default_rng(0).integers(0, 256, (50, 60, 3), dtype=np.uint8))
     train, val = resized_crop_transforms(crop=40, look=Preprocessing(augment=augment))
@@ -170,13 +149,3 @@ def test_augmentations_are_for_training_alone(augment):
     assert results[0].shape == (3, 40, 40)
     assert torch.equal(results[0], results[1])  # drawn from torch's generator alone
     assert not torch.equal(results[0], results[2])
-
-
-def test_a_resized_crop_is_a_part_of_the_image():
-    """A ramp from left to right stays one, over a part of its range."""
-    ramp = np.broadcast_to(np.arange(200, dtype=np.uint8)[None, :, None], (200, 200, 3))
-    train, val = resized_crop_transforms(crop=64, look=Preprocessing(mean=[0, 0, 0], std=[1, 1, 1]))
-    torch.manual_seed(3)
-    rows = 255 * train(Image.fromarray(ramp.copy()))[0].mean(0)
-    assert rows.max() - rows.min() < 190
-    assert val(Image.fromarray(ramp.copy())).shape == (3, 64, 64)

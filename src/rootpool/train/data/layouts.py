@@ -10,7 +10,7 @@ from pathlib import Path
 from rootpool.suggest import some_names
 
 from .files import ON_BAD_IMAGE
-from .pixels import HeldImages, read_cifar10
+from .pixels import BINARY, PICKLES, HeldImages, read_cifar10
 from .readers import (
     VAL,
     Listing,
@@ -54,35 +54,19 @@ def _either(name: str, folder: str) -> tuple[str, str]:
     return name, f"{folder}/{name}"
 
 
+_CUB = ("images.txt", "image_class_labels.txt", "train_test_split.txt", "classes.txt", "images")
+_DOGS = (_either("train_list.mat", "lists"), _either("test_list.mat", "lists"), ("Images",))
+_CARS = ("cars_train_annos.mat", "cars_test_annos_withlabels.mat", "cars_meta.mat")
+
 LAYOUTS: list[Layout] = [
-    Layout(
-        "cub-200-2011",
-        (
-            ("images.txt",),
-            ("image_class_labels.txt",),
-            ("train_test_split.txt",),
-            ("classes.txt",),
-            ("images",),
-        ),
-        read_cub,
-    ),
-    Layout(
-        "stanford-dogs",
-        (_either("train_list.mat", "lists"), _either("test_list.mat", "lists"), ("Images",)),
-        read_dogs,
-    ),
+    Layout("cub-200-2011", tuple((part,) for part in _CUB), read_cub),
+    Layout("stanford-dogs", _DOGS, read_dogs),
     Layout(
         "stanford-cars",
-        (
-            _either("cars_train_annos.mat", "devkit"),
-            _either("cars_test_annos_withlabels.mat", "devkit"),
-            _either("cars_meta.mat", "devkit"),
-            ("cars_train",),
-            ("cars_test",),
-        ),
+        (*(_either(part, "devkit") for part in _CARS), ("cars_train",), ("cars_test",)),
         read_cars,
     ),
-    Layout("cifar-10", (("cifar-10-batches-py", "cifar-10-batches-bin"),), read_cifar10),
+    Layout("cifar-10", ((PICKLES, BINARY),), read_cifar10),
     Layout("image-folder", (("train",), VAL), read_folders),
 ]
 
