@@ -79,7 +79,6 @@ def test_where_it_cannot_be(make, message):
 def test_the_key_of_recipes():
     settings = resolve({"model": {"method": "covariance", "drop": "adaptive"}})
     assert settings.model.drop == "adaptive"
-    assert resolve({}).model.drop is None
     with pytest.raises(SettingsError, match=r"model\.drop must be adaptive or null, got 'some'"):
         resolve({"model": {"drop": "some"}})
 

@@ -11,7 +11,7 @@ from torch import nn
 import matrices
 from rootpool.models import PRESETS, create_model, list_models
 from rootpool.models.torchvision_backbones import torchvision_backbone
-from rootpool.nn import METHODS, CovariancePool, Exact, SVDTrunc, covariance_pool
+from rootpool.nn import METHODS, CovariancePool, SVDTrunc, covariance_pool
 
 # name -> (options, image size, shape of the map). Small images keep the test short.
 NETWORKS = {
@@ -169,14 +169,6 @@ def test_extra_that_is_not_installed(monkeypatch):
     monkeypatch.setitem(sys.modules, "timm", None)
     with pytest.raises(ImportError, match=r"pip install 'rootpool\[models\]'"):
         importlib.import_module("rootpool.models")
-
-
-def test_spec_says_how_the_network_was_made():
-    model = create_model("patchnet", "exact", 7, reduction=9, norm=False)
-    spec = model.spec
-    assert (spec.name, spec.pool, spec.num_classes, spec.reduction) == ("patchnet", Exact(), 7, 9)
-    assert dict(spec.options) == {"norm": False}
-    assert create_model("patchnet", CovariancePool(64)).spec is None
 
 
 def test_pretrained_goes_through_timm(monkeypatch):

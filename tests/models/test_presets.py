@@ -75,14 +75,6 @@ def test_alexnet_of_the_paper():
     assert widths == [(32896, 4096), (4096, 4096), (4096, 1000)]
 
 
-def test_alexnet_without_norm_is_torchvisions():
-    with torch.device("meta"):
-        model = create_model("paper/alexnet", norm=False)
-        original = torchvision.models.alexnet()
-    assert layers(model.backbone) == layers(original.features)[:-1]
-    assert layers(model.classifier) == layers(original.classifier)
-
-
 def test_vanilla_alexnet_is_torchvisions():
     torch.manual_seed(0)
     original = torchvision.models.alexnet(num_classes=3).eval()
@@ -94,23 +86,12 @@ def test_vanilla_alexnet_is_torchvisions():
     assert torch.allclose(model(x), original(x), rtol=1e-5, atol=1e-6)
 
 
-SMALL = {
-    "patchnet": ([(24, 5, 2), (32, 3, 1), (64, 3, 2)], (64, 7, 7)),
-    "cifarnet": ([(24, 5, 2), (32, 3, 1), (64, 3, 2), (64, 3, 1)], (64, 8, 8)),
-}
-
-
 @pytest.mark.parametrize("norm", [True, False])
-@pytest.mark.parametrize("name", SMALL)
-def test_small_networks(name, norm):
-    shapes, features = SMALL[name]
+@pytest.mark.parametrize(("name", "shape"), [("patchnet", (64, 7, 7)), ("cifarnet", (64, 8, 8))])
+def test_small_networks(name, shape, norm):
     model = create_model(name, num_classes=18, norm=norm)
-    step = ["Conv2d", "BatchNorm2d", "ReLU"] if norm else ["Conv2d", "ReLU"]
-    assert layers(model.backbone) == step * len(shapes)
-    convolutions = [m for m in model.modules() if isinstance(m, nn.Conv2d)]
-    assert [(c.out_channels, c.kernel_size[0], c.stride[0]) for c in convolutions] == shapes
     x = matrices.random(4, *model.backbone.input_size, dtype=torch.float32)
-    assert model.forward_features(x).shape == (4, *features)
+    assert model.forward_features(x).shape == (4, *shape)
     # Without batch norm, images do not depend on the rest of their batch.
     assert torch.allclose(model(x)[:2], model(x[:2]), rtol=1e-4, atol=1e-6) is not norm
 
@@ -122,13 +103,3 @@ def test_width_of_the_pooled_vector(name, pool):
         model = create_model(name, pool, 10)
     assert model.num_classes == 10
     assert (model.pool.out_features == 32896) is (name.startswith("paper/") and pool != "gap")
-
-
-def test_options():
-    assert {name: preset.options for name, preset in PRESETS.items()} == {
-        "paper/alexnet": {"norm": True},
-        "paper/resnet50": {"last_stride": 2},
-        "paper/resnet101": {"last_stride": 2},
-        "patchnet": {"norm": True},
-        "cifarnet": {"norm": True},
-    }

@@ -124,11 +124,13 @@ def test_a_convolutional_network_has_its_average_beside_the_covariance():
     assert torch.allclose(second, covariance_pool(maps), atol=1e-5)
 
 
-def test_a_gap_network_with_registers_has_no_class_token():
+def test_a_network_with_registers_and_without_class_token():
     options = {**VIT, "class_token": False, "reg_tokens": 2}
     model = create_model("vit_tiny_patch16_224", num_classes=0, tokens=BRANCHES, **options).eval()
-    maps = model.forward_features(torch.randn(2, 3, 32, 32))
-    assert maps["class"].shape == maps["patches"].shape == (2, 24, 16)
+    X = torch.randn(2, 3, 32, 32)
+    patches = model.backbone.body.forward_features(X)[:, 2:]
+    expected = torch.cat([patches.mean(1), covariance_pool(patches.mT)], 1)
+    torch.testing.assert_close(model(X), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_refusals():

@@ -157,20 +157,24 @@ def group_runs(runs: Sequence[RunFolder], labels: Sequence[str] | None = None) -
         labels: of the runs; those with the same label are a group. Without them a group of several seeds
             is labelled by the settings that set it apart, and a run without repetitions by its folder.
     """
-    groups: dict[Any, list[RunFolder]] = {}
     if labels is not None:
+        named: dict[str, list[RunFolder]] = {}
         for label, run in zip(labels, runs, strict=True):
-            groups.setdefault(label, []).append(run)
-        return [RunGroup(label, group) for label, group in groups.items()]
+            named.setdefault(label, []).append(run)
+        return [RunGroup(label, group) for label, group in named.items()]
+    groups: list[list[RunFolder]] = []
     for run in runs:
-        # The same seed again is not a repetition: it begins a group of its own.
-        before = [g for g in groups.values() if g[0].settings == run.settings]
-        same = next((g for g in before if run.seed not in [r.seed for r in g]), None)
-        (groups.setdefault(len(groups), []) if same is None else same).append(run)
-    settings = [group[0].settings for group in groups.values()]
-    keys = different_settings(settings) if len(runs) > len(groups) else []
+        for group in groups:
+            # The same seed again is not a repetition: it begins another group.
+            if group[0].settings == run.settings and run.seed not in [r.seed for r in group]:
+                group.append(run)
+                break
+        else:
+            groups.append([run])
+    settings = [group[0].settings for group in groups]
+    keys = different_settings(settings) if len(groups) < len(runs) else []
     found: list[RunGroup] = []
-    for group, values in zip(groups.values(), settings, strict=True):
+    for group, values in zip(groups, settings, strict=True):
         label = ", ".join(_named(key, values.get(key)) for key in keys)
         if len(groups) == 1 < len(runs):
             label = str(values.get("model.method", ""))
