@@ -66,7 +66,9 @@ def table(works: dict[str, dict[str, bool]], columns: Iterable[str]) -> str:
     columns = list(columns)
     lines = ["| | " + " | ".join(columns) + " |", "|---|" + ":-:|" * len(columns)]
     for name, cells in works.items():
-        lines.append(f"| `{name}` | " + " | ".join("✓" if cells[c] else "–" for c in columns) + " |")
+        lines.append(
+            f"| `{name}` | " + " | ".join("✓" if cells[c] else "–" for c in columns) + " |"
+        )
     return "\n".join(lines)
 
 
