@@ -1,7 +1,7 @@
 """How to add an entry of a study: here a statement of the theory, complete.
 
-In the study its function is in ``studies/paper/theory``, its words are an item of ``study.yaml`` there, and
-it is a line in ``__init__.py``. A table or figure of the paper is an item of ``studies/paper/study.yaml`` (its
+In the study its function is in ``studies/paper/theory``, its words are an item of ``study.yaml`` there,
+and it is a line in ``__init__.py``. A table or figure of the paper is an item of ``studies/paper/study.yaml`` (its
 claim in parts, and the runs that answer them), and of ``published.yaml`` if it has numbers; it needs no code
 if its parts compare runs.
 """

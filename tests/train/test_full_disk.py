@@ -4,8 +4,10 @@ import os
 import subprocess
 
 import lightning.pytorch as pl
+import numpy as np
 import pytest
 
+from rootpool.train.features.extract import GrowingArray
 from small_runs import BATCHES, EPOCHS, final, run
 
 pytestmark = pytest.mark.slow
@@ -52,3 +54,10 @@ def test_training_ends_with_the_file_and_the_space_and_can_go_on_later(disk):
     assert not list(folder.glob(".*"))
     (disk / "ballast").unlink()
     assert run(folder, resume=True).trainer.global_step == EPOCHS * BATCHES
+
+
+def test_cached_features_name_their_file_and_the_space(disk):
+    array = GrowingArray(disk / "late.npy", (30, 1, 100_000, 1, 1))  # 6 MB
+    with pytest.raises(OSError, match=r"No space left on device \(.* of 4.2 MB free\).*late.npy"):
+        array.write(0, np.zeros((30, 1, 100_000, 1, 1), np.float16))
+    assert 0 < array.done() < 30, "what fits is there, for those who make space"
