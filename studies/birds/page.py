@@ -27,7 +27,7 @@ from rootpool.report import (
     draw_pairs,
 )
 from rootpool.report.plots import dots_with_spread, paired_differences
-from rootpool.report.statistics import Comparison, compare, describe, tally, tone
+from rootpool.report.statistics import Comparison, compare, describe, verdict
 from rootpool.train.data import decode_image
 
 from .birds import IMAGE_SIZE, BirdStudy
@@ -38,6 +38,18 @@ __all__ = ["birds_page", "species", "write_reports"]
 
 EXAMPLES = 8
 BASELINE = "isqrt-cov"  # what the paper compares its methods with
+
+
+def tone(result: Comparison, better: str = "lower") -> str:
+    """The mark of a comparison: clearly better, clearly worse, or neither."""
+    return {"better": "yes", "worse": "no"}.get(verdict(result, better), "unclear")
+
+
+def tally(results: Sequence[Comparison], better: str = "lower") -> str:
+    """How many of some comparisons are clear."""
+    found = [tone(result, better) for result in results]
+    better_in, worse_in = found.count("yes"), found.count("no")
+    return f"clearly better in {better_in} of {len(found)}, clearly worse in {worse_in}"
 
 
 def species(name: str) -> str:

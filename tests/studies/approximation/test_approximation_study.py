@@ -4,17 +4,15 @@ import math
 import random
 from collections import Counter
 from dataclasses import replace
-from statistics import fmean
 from types import SimpleNamespace
 
 import pytest
 import torch
 
-from rootpool.report.statistics import PairedDifference, paired_difference
 from rootpool.train import merge
 from rootpool.train.settings import resolve
 from rootpool.train.study import run_trials
-from studies.approximation.answers import LEARNED, pooled_difference
+from studies.approximation.answers import LEARNED
 from studies.approximation.failure import pairs_below_rounding, watch_training
 from studies.approximation.filters import VARIANTS
 from studies.approximation.page import approximation_page
@@ -213,22 +211,3 @@ def test_a_watched_training():
     assert fused[0]["ties"] >= 16 * 15 / (64 * 63)
     assert published[0]["kernel"] > 1e5
     assert "kernel" not in fused[0]
-
-
-def test_pooled_differences_by_simulation():
-    """Studies of different precision, again and again: how often does the interval hold the truth?"""
-    draw = random.Random(0)
-    studies = ((12, 0.35), (12, 0.6), (5, 0.8))
-    held, errors = 0, []
-    for _ in range(400):
-        found = []
-        for n, spread in studies:
-            a = [0.2 + draw.gauss(0, spread) for _ in range(n)]
-            found.append(paired_difference(a, [0.0] * n))
-        pooled = pooled_difference(found)
-        held += pooled.low <= 0.2 <= pooled.high
-        errors.append((pooled.mean - 0.2) ** 2)
-    assert 0.93 <= held / 400 <= 0.97
-    assert fmean(errors) == pytest.approx(sum(n * s**2 for n, s in studies) / 29**2, rel=0.2)
-    assert pooled.n == 29
-    assert pooled_difference([PairedDifference(1.0, None, None, None, 1)]) is None
