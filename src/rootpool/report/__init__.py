@@ -37,8 +37,6 @@ if TYPE_CHECKING:
         describe,
         holm,
         paired_difference,
-        tally,
-        tone,
         verdict,
     )
     from .table import Cell, Table
@@ -88,8 +86,6 @@ __all__ = [
     "read_yaml",
     "runs_page",
     "spectrum_statistics",
-    "tally",
-    "tone",
     "verdict",
     "write_records",
 ]

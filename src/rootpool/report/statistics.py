@@ -9,7 +9,7 @@ either value does. Over n seeds with differences :math:`d_i`, Student's t gives
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean, stdev
@@ -30,8 +30,6 @@ __all__ = [
     "holm",
     "paired_difference",
     "show_p",
-    "tally",
-    "tone",
     "verdict",
 ]
 
@@ -236,27 +234,6 @@ def verdict(result: Result, better: Better = "lower") -> str:
     if d.p_value is None:
         return "spread not known"
     return _side(d, better) if result.clear else "within noise"
-
-
-def tone(result: Result, better: Better = "lower") -> Literal["yes", "no", "unclear"]:
-    """The mark of a comparison on a page: clearly better, clearly worse, or neither.
-
-    >>> tone(paired_difference([11.0, 12.1, 10.9], [13.0, 14.0, 13.1]))
-    'yes'
-    """
-    if not result.clear:
-        return "unclear"
-    return "yes" if _side(_difference(result), better) == "better" else "no"
-
-
-def tally(results: Sequence[Result], better: Better = "lower") -> str:
-    """How many of some comparisons are clear.
-
-    >>> tally([paired_difference([11.0, 12.1, 10.9], [13.0, 14.0, 13.1])] * 2)
-    'clearly better in 2 of 2, clearly worse in 0'
-    """
-    found = Counter(tone(result, better) for result in results)
-    return f"clearly better in {found['yes']} of {len(results)}, clearly worse in {found['no']}"
 
 
 def show_p(p_value: float | None) -> str:
