@@ -20,6 +20,7 @@ f_j)`, and :math:`f'` at ties, where no kernel could give the right value.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -125,7 +126,9 @@ def second_derivative(
 
 @dataclass(frozen=True)
 class _MatrixFunction(Smooth):
-    """``A -> f(A)``; the factors are eigenvalues, eigenvectors and nothing."""
+    """``A -> f(A)``; the factors are eigenvalues and eigenvectors. The latter carry the gradient of A."""
+
+    link: ClassVar[int | None] = 1
 
     function: ScalarFunction
     rule: Rule | None
@@ -138,8 +141,7 @@ class _MatrixFunction(Smooth):
         return "matrix functions"
 
     def value(self, A: Tensor) -> tuple[Tensor, ...]:
-        F, lam, U = evaluate(A, self.function, self.caller, self.solver_device, self.eps)
-        return F, lam, U, lam.new_empty(0)
+        return evaluate(A, self.function, self.caller, self.solver_device, self.eps)
 
     def like_value(self, A: Tensor, factors: Factors) -> Tensor:
         return A

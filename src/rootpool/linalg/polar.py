@@ -76,7 +76,7 @@ class Nearest(Smooth):
         else:
             signs = (s > roundoff(s)).to(s.dtype)
         U = U * signs.unsqueeze(-2)
-        return U @ Vh, U, s * signs, Vh.mH.contiguous()
+        return U @ Vh, U, s * signs, Vh.mH.resolve_conj().contiguous()
 
     def like_value(self, A: Tensor, factors: Factors) -> Tensor:
         return factors[0]

@@ -41,7 +41,7 @@ __all__ = ["Factors", "Smooth", "differentiable"]
 
 # Three, because the compiler of torch 2.8 cannot trace Functions with a variable number of arguments.
 Factors = Sequence[Tensor]
-Saved = Sequence[Tensor]  # a zero with the gradient of A, and the factors
+Saved = Sequence[Tensor]  # what carries the gradient of A, and the factors
 
 
 class Smooth(ABC):
@@ -49,9 +49,13 @@ class Smooth(ABC):
 
     ``batchwise`` says what ``torch.vmap`` does: False traces the formulas with one dimension more; True makes
     the new dimension part of the batch, which is the first dimension of every tensor then.
+
+    ``link`` is the place of a factor that may carry the derivative of A, because it has shape and dtype of A;
+    without one, the machine makes a tensor for that, which takes as long as it takes to add two matrices.
     """
 
     batchwise: ClassVar[bool] = False
+    link: ClassVar[int | None] = None
 
     @property
     @abstractmethod
@@ -60,7 +64,7 @@ class Smooth(ABC):
 
     @abstractmethod
     def value(self, A: Tensor) -> tuple[Tensor, ...]:
-        """``f(A)`` and three factors, all of them new tensors."""
+        """``f(A)`` and up to three factors, all of them new tensors."""
 
     @abstractmethod
     def like_value(self, A: Tensor, factors: Factors) -> Tensor:
@@ -97,28 +101,33 @@ def differentiable(f: Smooth, A: Tensor) -> Tensor:
     return value
 
 
+def _linked(f: Smooth, outputs: Saved) -> Saved:
+    """What carries the gradient of A, and three factors; a factor that is not there is another one."""
+    link, factors = (outputs[-1], outputs[:-1]) if f.link is None else (outputs[f.link], outputs)
+    return link, *factors, *factors[:1] * (3 - len(factors))
+
+
 class _Value(Differentiable):
-    """``A -> f(A)``, with the factors and a zero with the gradient of A."""
+    """``A -> f(A)``, with the factors and, if none of them carries the gradient of A, a zero that does."""
 
     saves_outputs = True
 
     @staticmethod
     def forward(A: Tensor, f: Smooth) -> tuple[Tensor, ...]:
-        return *f.value(A), zero_with_gradient(A)
+        return f.value(A) if f.link is not None else (*f.value(A), zero_with_gradient(A))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         ctx.f, ctx.again = inputs[1], False
-        _, *factors, link = output
-        remember(ctx, link, *factors)
+        remember(ctx, *output[1:])
 
     @staticmethod
     @checked_like_forward
     @without_autocast
     def backward(ctx: Any, g: Tensor | None, *rest: Tensor | None) -> tuple[Tensor | None, ...]:
-        g_link = rest[-1]
+        g_link = rest[-1 if ctx.f.link is None else ctx.f.link]
         if g is not None:
-            saved = ctx.saved_tensors
+            saved = _linked(ctx.f, ctx.saved_tensors)
             if not torch.compiler.is_compiling() and not ctx.again:
                 ctx.again = torch.is_grad_enabled()  # this gradient may be differentiated
                 ctx.f.inspect(saved[1:], g)
@@ -128,8 +137,9 @@ class _Value(Differentiable):
     @staticmethod
     def tangent(ctx: Any, saved: Saved, dA: Tensor, _: None) -> tuple[Tensor | None, ...]:
         # Nobody differentiates the factors, but torch wants a tangent of them when it maps this rule.
-        still = (torch.zeros_like(factor) for factor in saved[1:])
-        return _linear(ctx.f, saved, dA, backward=False), *still, dA
+        moving = len(saved) - 1 if ctx.f.link is None else ctx.f.link
+        changes = (dA if k == moving else torch.zeros_like(t) for k, t in enumerate(saved))
+        return _linear(ctx.f, _linked(ctx.f, saved), dA, backward=False), *changes
 
 
 def _linear(f: Smooth, saved: Saved, v: Tensor, *, backward: bool) -> Tensor:

@@ -65,7 +65,7 @@ class _Values(Smooth):
             values, U = eigh_forward(A, "triangle", self.name, self.solver_device)
             return values, values.clone(), U, U.clone()
         U, values, Vh = svd_forward(A, False, self.solver_device)
-        return values, values.clone(), U, Vh.mH.contiguous()
+        return values, values.clone(), U, Vh.mH.resolve_conj().contiguous()
 
     def like_value(self, A: Tensor, factors: Factors) -> Tensor:
         return factors[0]

@@ -17,7 +17,7 @@ from .fused import allocate, root, root_gradient
 from .registry import METHODS, is_registered
 from .spectral_roots import SpectralRoot
 
-__all__ = ["backward_op", "check_traceable", "decoded", "encoded", "forward_op"]
+__all__ = ["backward_op", "decoded", "encoded", "forward_op"]
 
 
 def encoded(method: SpectralRoot | str) -> str:
@@ -88,9 +88,3 @@ def _(
 @backward_op.register_fake
 def _(g: Tensor, W: Tensor, K: Tensor, s: Tensor, method: str) -> Tensor:
     return g.new_empty(W.shape[0], W.shape[1], K.shape[2])
-
-
-def check_traceable(method: SpectralRoot) -> None:
-    """Raise if ``torch.compile`` or ``torch.export`` is at work and cannot take this method."""
-    if torch.compiler.is_compiling():
-        encoded(method)

@@ -15,7 +15,7 @@ from rootpool.linalg.precision import no_autocast
 from .covariance import check_covariance, covariance, flatten_positions, widened
 from .follow_ups import CHANNEL_DROPOUTS
 from .fused_derivatives import fused_root
-from .fused_operators import check_traceable
+from .fused_operators import encoded
 from .method import Method
 from .precision import check_compute_dtype, kept_dtype, working_dtype
 from .registry import resolve_method
@@ -91,9 +91,9 @@ def _pool(
     dtype = working_dtype(compute_dtype, X.device)
     form = "matrix" if output == "matrix" else "triangle"
     root = method if isinstance(method, SpectralRoot) and method.centred and not learned else None
-    if root is not None:
+    if root is not None and torch.compiler.is_compiling():
         # Here, because torch.export of torch 2.8 hides errors that are raised inside autocast.
-        check_traceable(root)
+        encoded(root)
     with no_autocast(X.device):  # half precision would undo compute_dtype
         if root is not None:
             kept = kept_dtype(compute_dtype, dtype, X.dtype) if root.low_precision_ok else dtype

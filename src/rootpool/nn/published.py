@@ -165,7 +165,9 @@ class SVDTopNPublished(PublishedRoot):
 
 @dataclass(frozen=True)
 class _Published(Smooth):
-    """``P -> Q`` with that gradient; the factors are eigenvalues, eigenvectors and nothing."""
+    """``P -> Q`` with that gradient; the factors are eigenvalues and eigenvectors."""
+
+    link: ClassVar[int | None] = 1
 
     method: PublishedRoot
 
@@ -179,7 +181,7 @@ class _Published(Smooth):
         if self.method.keep is not None:
             lam[..., self.method.keep :] = 0
         lam = lam.clamp_min(torch.finfo(P.dtype).eps)
-        return (U * lam.sqrt().unsqueeze(-2)) @ U.mT, lam, U, lam.new_empty(0)
+        return (U * lam.sqrt().unsqueeze(-2)) @ U.mT, lam, U
 
     def like_value(self, A: Tensor, factors: Factors) -> Tensor:
         return A
