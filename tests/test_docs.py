@@ -126,6 +126,7 @@ def test_photographs_from_the_first_block_to_the_last(tmp_path, monkeypatch, cap
     printed = capsys.readouterr().out
     assert "image-folder: 36 images for training, 36 for validation, 18 classes" in printed
     assert "runs/photos-kept-exact/model.onnx: images of 3 x 64 x 64 to 18 classes" in printed
+    assert "minimax" in printed  # what the page says that the export computes
     report = Path("report.html").read_text(encoding="utf-8")
     assert "<svg" in report
     assert "runs/photos-kept-gap" in report

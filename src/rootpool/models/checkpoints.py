@@ -131,17 +131,21 @@ def _make(
         )
     spec = ModelSpec.from_json(rest[_SPEC])
     refuse_hub(spec.name)
-    asked = {} if pool is None else {"pool": pool}
-    arguments = {**vars(spec), **asked, **spec.options, **options}
-    del arguments["options"]
+    if pool is not None:
+        spec = replace(spec, pool=pool)
+
+    def make(spec: ModelSpec) -> PooledClassifier:
+        # Apart, so that what a file has among its options cannot replace the name that was checked.
+        arguments = {name: value for name, value in vars(spec).items() if name != "options"}
+        return create_model(**arguments, **{**spec.options, **options})
+
     try:
         with torch.device("meta"):  # without memory: does the description fit the weights?
-            expected = create_model(**arguments).state_dict()
+            expected = make(spec).state_dict()
     except NotImplementedError:  # torchvision's RegNets compute their widths with tensors
-        expected = create_model(**arguments).state_dict()
+        expected = make(spec).state_dict()
     check_fit(expected, tensors, os.fspath(path))
-    classes = {} if num_classes is None else {"num_classes": num_classes}
-    return create_model(**{**arguments, **classes})
+    return make(spec if num_classes is None else replace(spec, num_classes=num_classes))
 
 
 def _load(

@@ -165,8 +165,8 @@ class CovariancePool(_Pool):
         method: a name in ``METHODS``, or a method with its parameters.
         reduction: channels after a 1x1 convolution with batch norm and ReLU (256 in the paper's
             ResNets); None for no reduction.
-        compute_dtype: the precision of covariance and normalisation; None for float64 where the device
-            has it.
+        compute_dtype: the precision of covariance and normalisation; None as in
+            :func:`covariance_pool`: ``"exact"`` takes float64 for the decomposition only.
         output: ``"triangle"``, ``"isometric"`` or ``"matrix"``, as in :func:`covariance_pool`.
         scaling: applied to the vector of each sample, such as :class:`Length`;
             None, as in the paper, leaves it alone.
