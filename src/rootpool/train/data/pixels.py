@@ -8,32 +8,17 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import torch
-from PIL import Image
-from torch import Tensor
 from torchvision.datasets import CIFAR10
 
-from .splits import LabelledImages, Transform
+from .splits import LabelledImages, TensorImages, Transform
 
-__all__ = ["HeldImages", "PixelImages", "read_cifar10"]
+__all__ = ["HeldImages", "read_cifar10"]
 
 Bytes = npt.NDArray[np.uint8]
 Pixels = tuple[Bytes, Bytes]  # images (n, height, width, 3), and the label of each
 
 SIDE = 32  # pixels
 PICKLES, BINARY = "cifar-10-batches-py", "cifar-10-batches-bin"
-
-
-class PixelImages(LabelledImages):
-    """Images in memory, which the transform gets one by one, as it gets those of files."""
-
-    def __init__(self, pixels: Pixels, transform: Transform) -> None:
-        images, labels = pixels
-        super().__init__(torch.from_numpy(labels.astype(np.int64)))
-        self._images = images
-        self.transform = transform
-
-    def __getitem__(self, index: int) -> tuple[Tensor, int]:
-        return self.transform(Image.fromarray(self._images[index])), int(self.labels[index])
 
 
 @dataclass(frozen=True)
@@ -48,7 +33,12 @@ class HeldImages:
         self, train_transform: Transform, val_transform: Transform, on_bad_image: str
     ) -> tuple[LabelledImages, LabelledImages]:
         """Both splits. No image is bad here: there is nothing left to decode."""
-        return PixelImages(self.train, train_transform), PixelImages(self.val, val_transform)
+        return _images(self.train, train_transform), _images(self.val, val_transform)
+
+
+def _images(pixels: Pixels, transform: Transform) -> TensorImages:
+    images, labels = pixels
+    return TensorImages(images, torch.from_numpy(labels.astype(np.int64)), transform)
 
 
 def read_cifar10(folder: Path) -> HeldImages:

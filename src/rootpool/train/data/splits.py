@@ -47,9 +47,9 @@ class LabelledImages(Dataset[tuple[Tensor, int]], ABC):
 
 
 class TensorImages(LabelledImages):
-    """Images held as one tensor, ``(n, C, H, W)``, and transformed one by one."""
+    """Images held as one tensor, ``(n, C, H, W)``, or array, and transformed one by one."""
 
-    def __init__(self, images: Tensor, labels: Tensor, transform: Transform) -> None:
+    def __init__(self, images: Any, labels: Tensor, transform: Transform) -> None:
         super().__init__(labels)
         self.images = images
         self.transform = transform

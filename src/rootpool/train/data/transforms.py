@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -173,7 +173,8 @@ class _Small:
     mean: ClassVar[tuple[float, ...]] = tuple((CIFAR_MEAN / 255).tolist())
     std: ClassVar[tuple[float, ...]] = tuple((CIFAR_DEVIATION / 255).tolist())
 
-    def __call__(self, image: Image.Image) -> Tensor:
+    def __call__(self, given: Any) -> Tensor:
+        image: Image.Image = Image.fromarray(given) if isinstance(given, np.ndarray) else given
         if image.size != (self.crop, self.crop) or self.resize != self.crop:
             image = F.center_crop(F.resize(image, _pair(self.resize)), [self.crop])
         if self.margin:
