@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from rootpool.linalg import newton_schulz, powm, sqrtm
 from rootpool.nn import Method, register
 
-__all__ = ["LearnedMixture", "LearnedPower", "NewtonExact", "learned_filters", "learned_values"]
+__all__ = ["LearnedMixture", "LearnedPower", "NewtonExact", "learned_values"]
 
 
 class _Filter(nn.Module):
@@ -41,14 +41,10 @@ class _Filter(nn.Module):
         return F * (trace.sqrt() / torch.where(norm == 0, 1, norm))
 
 
-def learned_filters(module: nn.Module) -> list[nn.Module]:
-    """The filters inside a network that are learned."""
-    return [part for part in module.modules() if isinstance(part, _Filter)]
-
-
 def learned_values(module: nn.Module) -> dict[str, float]:
     """What the filters of a network have learned, by name: exponents and weights."""
-    return {k: v for part in learned_filters(module) for k, v in part.readable().items()}
+    filters = (part for part in module.modules() if isinstance(part, _Filter))
+    return {name: value for part in filters for name, value in part.readable().items()}
 
 
 class _Power(_Filter):

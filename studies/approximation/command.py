@@ -45,9 +45,6 @@ def main(
     study = load_approximation()
     if where.get("show"):
         return list_entries(study, entries)
-    from .measures import exponents, halves, iterations, learned
-    from .watched import failure
-
     networks = [Network(family, seeds=seeds, deciding=deciding_seeds) for family in SMALL]
     large = {"seeds": large_seeds, "deciding": large_deciding_seeds}
     if data is not None:
@@ -63,6 +60,5 @@ def main(
     if len(networks) > len(SMALL):
         said |= {"large_seeds": large_seeds, "large_deciding_seeds": large_deciding_seeds}
     given = command_line(study.command, entries, **said)
-    measures = {m.__name__: m for m in (exponents, failure, halves, iterations, learned)}
-    run_study(study, entries, networks, measures, Options.given(given, where))
+    run_study(study, entries, networks, Options.given(given, where))
     return 0

@@ -34,8 +34,8 @@ def watch_training(
         One record per step: ``step``, ``loss``, ``gradient`` (norm, to the features), ``exact`` (the norm of
         the exact gradient for the same features and the same layers above, in float64), ``error`` (of the
         one against the other, relative), ``kernel`` (its largest entry), ``ties`` (share of the pairs
-        of eigenvalues whose gap is below rounding, see `pairs_below_rounding`), ``sample`` (the one with the
-        largest gradient), ``sample_share`` (of the squared norm that is its own), and ``finite``.
+        of eigenvalues whose gap is below rounding, see `pairs_below_rounding`), ``sample_share`` (of the
+        squared norm, of the sample with the largest gradient), and ``finite``.
     """
     base, trained = pooling(method)
     own = {"model": {"method": trained, "compute_dtype": dtype}, "seed": seed}
@@ -95,7 +95,6 @@ def _watched_step(
         "gradient": float(by_sample.sum().sqrt()),
         **_against_exact(X, upstream),
         **_kernel(X.detach(), pool),
-        "sample": int(by_sample.argmax()),
         "sample_share": float(by_sample.max() / by_sample.sum()),
         "finite": bool(value.isfinite()) and all(bool(g.isfinite().all()) for g in gradients),
     }

@@ -43,10 +43,8 @@ def main(data: str, *, methods: bool = False, seeds: int = 5, **where: Any) -> i
     study = load_birds()
     if where.get("show"):
         return list_entries(study)
-    from .measures import heads
-
     network = bird_network(data, where["output"], seeds=seeds)
     names = [] if methods else ["birds:heads"]
     given = command_line(study.command, seeds=seeds) + " --methods" * methods
-    run_study(study, names, [network], {"heads": heads}, Options.given(given, where))
+    run_study(study, names, [network], Options.given(given, where))
     return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pkgutil
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -124,7 +125,6 @@ def run_study(
     study: Study,
     names: Sequence[str],
     networks: Sequence[Network],
-    measures: Mapping[str, Measure],
     options: Options,
     others: Sequence[Place] = (),
 ) -> Page:
@@ -134,7 +134,6 @@ def run_study(
         study: the study.
         names: entries, or kinds of entries; all by default.
         networks: what is trained.
-        measures: the code of the entries, by name.
         options: where.
         others: places that the study has measured otherwise.
     """
@@ -145,7 +144,7 @@ def run_study(
     for entry in entries:
         places = [p for n in networks if _suits(entry, n) and (p := _place(study, entry, n, known))]
         places += [p for p in others if any(part.where == p.kind for part in entry.parts)]
-        one = measure_entry(study, entry, places, measures, kept)
+        one = measure_entry(study, entry, places, kept)
         measured.append(one)
         console.print(f"  {entry.name}: {one.summary}", soft_wrap=True)
     page = study_page(study, measured, options.command)
@@ -159,8 +158,8 @@ def _suits(entry: Entry, network: Network) -> bool:
     return bool(entry.runs) and (not entry.needs or network.kind in entry.needs)
 
 
-def _with_reference(study: Study, entry: Entry) -> list[str]:
-    return [*entry.runs, *([study.reference] if study.reference else [])]
+def _reference(study: Study) -> list[str]:
+    return [study.reference] if study.reference else []
 
 
 def _train(
@@ -172,7 +171,8 @@ def _train(
         for network in networks
         for entry in entries
         if _suits(entry, network)
-        for trial in all_trials(study, network, _with_reference(study, entry))
+        for names in (entry.runs, _reference(study))
+        for trial in all_trials(study, network, names)
     ]
     if not trials:
         return {}
@@ -190,21 +190,15 @@ def _place(study: Study, entry: Entry, network: Network, known: Mapping[str, Run
         return [replace(known[t.key], label=t.label, tags=t.tags) for t in trials]
 
     own = runs(entry.runs)
-    reference = runs([study.reference] if study.reference else [])
-    return Place.of_runs(network, own, reference, study.limit) if own else None
+    return Place.of_runs(network, own, runs(_reference(study)), study.limit) if own else None
 
 
-def measure_entry(
-    study: Study,
-    entry: Entry,
-    places: Sequence[Place],
-    measures: Mapping[str, Measure],
-    kept: Kept,
-) -> Measured:
+def measure_entry(study: Study, entry: Entry, places: Sequence[Place], kept: Kept) -> Measured:
     """The answers to the parts of an entry, with its tables and pictures."""
     if entry.runs and not places:
         return Measured(entry)
-    found = measures[entry.measure](entry, places, kept)
+    measure: Measure | None = pkgutil.resolve_name(entry.measure) if entry.measure else None
+    found = Found() if measure is None else measure(entry, places, kept)
     if not places:
         numbers = found.findings.get(NOWHERE, {})
         given = {NOWHERE: answers(study, entry.parts, "", (), numbers)}

@@ -102,7 +102,7 @@ class Entry:
         differs: what is not the same here.
         remark: what a reader must know to read the numbers.
         runs: names of the trainings that it needs.
-        measure: the function of the study that measures it.
+        measure: the function that measures it, as ``module:name``; empty if its parts compare runs alone.
         parts: of the claim.
         beside: our own questions, which the claim does not ask.
         pictures: of the runs (:mod:`studies.engine.pictures`).
@@ -121,7 +121,7 @@ class Entry:
     differs: str = ""
     remark: str = ""
     runs: Sequence[str] = ()
-    measure: str = "errors"
+    measure: str = ""
     parts: Sequence[Part] = ()
     beside: Sequence[Part] = ()
     pictures: Sequence[Mapping[str, str]] = ()

@@ -47,9 +47,6 @@ def main(
     study = load_followups()
     if where.get("show"):
         return list_entries(study)
-    from .few_shot import few_shots
-    from .measures import results
-
     chosen, output = _parts(parts, birds), where["output"]
     networks = [Network(family, seeds=seeds) for family in SMALL if "small" in chosen]
     others = []
@@ -58,6 +55,8 @@ def main(
 
         networks.append(bird_network(birds, output, seeds=bird_seeds))
     if birds is not None and "few-shot" in chosen:
+        from .few_shot import few_shots
+
         others.append(few_shots(birds, Path(output), episodes))
     given = command_line(
         study.command,
@@ -67,7 +66,7 @@ def main(
         bird_seeds=bird_seeds if "birds" in chosen else None,
         episodes=episodes if "few-shot" in chosen else None,
     )
-    run_study(study, (), networks, {"results": results}, Options.given(given, where), others)
+    run_study(study, (), networks, Options.given(given, where), others)
     return 0
 
 

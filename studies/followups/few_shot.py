@@ -15,12 +15,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from rootpool.models.efficientnet_lite import efficientnet_lite, efficientnet_lite_transform
-from rootpool.models.stages import Stages
-from rootpool.nn import Length, make_pool, resolve_pool
+from rootpool.models import create_model
+from rootpool.nn import Branch, Length, make_pool, resolve_pool
 from rootpool.progress import Display
 from rootpool.report import Record
-from rootpool.train.data import open_splits
+from rootpool.train.data import Look, imagenet_transforms, open_splits
 from rootpool.train.features import FeatureCache, cache_features
 from studies.engine.kept import Kept
 from studies.engine.training import Place
@@ -43,7 +42,7 @@ WAYS, QUERIES = 5, 15
 PENALTIES = (0.2, 2.0, 20.0)  # C of the logistic regression; DeepBDC has 20 on CUB
 CLASSIFIERS = ("nearest mean", "logistic regression")
 BATCH = 64
-LATE, LAST = "blocks.5", "global_pool.pool"
+LATE, LAST = "blocks.5", "average"
 # Ways to describe an image: the stage, and the pooling of it to a vector of length 1.
 DESCRIPTIONS: dict[str, tuple[str, str]] = {
     "average": (LATE, "gap"),
@@ -102,12 +101,13 @@ def cached_birds(data: str | os.PathLike[str], directory: str | os.PathLike[str]
         data: the folder of a data set in any layout that :func:`rootpool.train.data.open_splits` knows.
         directory: of the cached features.
     """
-    transform = efficientnet_lite_transform(224, crop_pct=1.0)
+    look = Look(mean=(0.5,) * 3, std=(0.5,) * 3, interpolation="bicubic")
+    _, transform = imagenet_transforms(224, 224, look)
     splits = open_splits(data, train_transform=transform, val_transform=transform)
     files = [part.path(k) for part in (splits.train, splits.val) for k in range(len(part))]
-    network = Stages(efficientnet_lite(num_classes=0).eval(), (LATE, LAST))
-    network = network.to(memory_format=torch.channels_last)
-    cache = cache_features(network, files, transform, directory, title="features of few shots")
+    branches = [Branch(stage, "gap") for stage in (LATE, LAST)]
+    model = create_model("tf_efficientnet_lite0", branches, 1, weights="packaged")
+    cache = cache_features(model.backbone, files, transform, directory, title="few shots")
     return Birds(cache, torch.cat([splits.train.labels, splits.val.labels]), len(splits.classes))
 
 

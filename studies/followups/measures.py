@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from statistics import fmean, stdev
 
-from rootpool.report import Block, Cell, Number, Paragraph, Picture, Table, compare
+from rootpool.report import Block, Cell, Number, Picture, Table, compare
 from rootpool.report.accuracy import NORMAL
 from rootpool.report.plots import paired_differences
 from studies.engine.command import Found
@@ -15,7 +15,7 @@ from studies.engine.pictures import results_table
 from studies.engine.study import Entry
 from studies.engine.training import Place, Row
 
-from .few_shot import CLASSIFIERS, PENALTIES, QUERIES, SHOTS, WAYS
+from .few_shot import CLASSIFIERS, SHOTS, WAYS
 
 __all__ = ["few_shot_blocks", "results"]
 
@@ -39,16 +39,8 @@ def results(entry: Entry, places: Sequence[Place], kept: Kept) -> Found:
 
 
 def few_shot_blocks(place: Place) -> list[Block]:
-    """What was done, the table, and how far each description is from the average."""
-    told = (
-        f"{place.about}. The species are those whose number is divisible by 4 (50 of CUB), as in Chen et al. "
-        f"(2019) and DeepBDC. Each has 1 or 5 labelled photographs and {QUERIES} to name. All photographs of "
-        "these species take part, from the training list and the test list. Vectors are pooled from the "
-        "frozen features of the centre square and have length 1. Nearest means learn nothing. The logistic "
-        f"regression has free biases and one penalty, C of {', '.join(f'{C:g}' for C in PENALTIES)}, chosen "
-        "by episodes of the species 2, 6, 10 and so on."
-    )
-    return [Paragraph(told), _table(place.rows), *(_picture(place.rows, shots) for shots in SHOTS)]
+    """The table, and how far each description is from the average."""
+    return [_table(place.rows), *(_picture(place.rows, shots) for shots in SHOTS)]
 
 
 def _table(rows: Sequence[Row]) -> Table:

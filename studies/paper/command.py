@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from studies.engine.command import Measure, Options, command_line, list_entries, run_study
+from studies.engine.command import Options, command_line, list_entries, run_study
 from studies.engine.network import SMALL, Network
 from studies.engine.study import Study, load_study
 
-__all__ = ["load_paper", "main", "measures"]
+__all__ = ["load_paper", "main"]
 
 FINE_GRAINED = ("birds", "dogs", "cars")  # families of the paper
 
@@ -27,28 +27,6 @@ def load_paper(names: Sequence[str] = ()) -> Study:
         entries={**paper.entries, **theory.entries},
         sections={**paper.sections, **theory.sections},
     )
-
-
-def measures() -> Mapping[str, Measure]:
-    """The code of the entries by name."""
-    from . import dynamics, kernel_bounds, numerical, smoothness, tables
-    from .theory import STATEMENTS
-
-    own: list[Measure] = [
-        dynamics.condition_numbers,
-        dynamics.eigenvalue_ratio,
-        dynamics.training_curves,
-        kernel_bounds.bound_occurrences,
-        kernel_bounds.upper_bounds,
-        numerical.approximation_errors,
-        numerical.speed,
-        smoothness.precision,
-        smoothness.smooth_gradients,
-        tables.errors,
-        tables.rescue,
-        tables.seeds,
-    ]
-    return {**{measure.__name__: measure for measure in own}, **STATEMENTS}
 
 
 def main(
@@ -85,5 +63,5 @@ def main(
         data=data and Path(data).name,
         weights=weights and Path(weights).name,
     )
-    run_study(study, entries, [network], measures(), Options.given(given, where))
+    run_study(study, entries, [network], Options.given(given, where))
     return 0

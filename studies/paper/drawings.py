@@ -1,18 +1,17 @@
-"""Pictures that only the paper needs: printed and measured numbers in one plot."""
+"""The picture that only the paper needs: printed and measured errors in one plot."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from rootpool.report import Picture, Record
-from rootpool.report.plots.drawing import WIDE, below, fit, legend, logarithmic, styled
-from rootpool.report.plots.palette import BAR, GRID, MUTED, PAPER
+from rootpool.report.plots.drawing import WIDE, below, legend, logarithmic, styled
+from rootpool.report.plots.palette import BAR, MUTED, PAPER
 
-__all__ = ["errors_picture", "two_dots"]
+__all__ = ["errors_picture"]
 
 SHADES = (BAR, "#e76c6a", "#76317c", "#6f9802")
 LEAST = 1e-21  # the edge of the plot
@@ -48,35 +47,3 @@ def _error_lines(records: Sequence[Record], *, width: float = WIDE) -> Figure:
     below(figure, "ratio of the eigenvalues; no error at the lower edge")
     legend(figure, handles, width)
     return figure
-
-
-def two_dots(records: Sequence[Record], label: str, caption: str) -> Picture:
-    """Printed and measured numbers of several decades."""
-    return Picture.of(_two_dots, records, label, alt=caption, caption=caption)
-
-
-@styled
-def _two_dots(records: Sequence[Record], label: str, *, width: float = WIDE) -> Figure:
-    """Printed (hollow) and measured (filled) on a logarithmic axis, one line per name."""
-    rows = [r["row"] for r in records]
-    figure = Figure(figsize=(width, 0.7 + 0.3 * len(rows)), layout="constrained")
-    axes = figure.add_subplot()
-    for key, face in (("published", PAPER), ("measured", BAR)):
-        points = [(r[key], k) for k, r in enumerate(records) if _drawable(r[key])]
-        axes.plot(*zip(*points, strict=True), "o", color=BAR, markerfacecolor=face, markersize=7)
-    axes.set_yticks(range(len(rows)), [fit(row, 1.9, lines=3) for row in rows])
-    axes.set_ylim(len(rows) - 0.5, -0.5)
-    axes.grid(False, axis="y")
-    axes.spines["left"].set_color(GRID)
-    logarithmic(axes, "x")
-    handles = {
-        "the paper": Line2D([], [], color=BAR, marker="o", linestyle="", markerfacecolor=PAPER),
-        "here": Line2D([], [], color=BAR, marker="o", linestyle=""),
-    }
-    legend(figure, handles, width)
-    below(figure, label)
-    return figure
-
-
-def _drawable(value: float | None) -> bool:
-    return value is not None and math.isfinite(value) and value > 0

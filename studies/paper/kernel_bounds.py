@@ -11,7 +11,7 @@ from torch import Tensor
 
 from rootpool.nn import KernelRoot, Method, SVDNewton, covariance
 from rootpool.nn.published import PublishedRoot
-from rootpool.report import Block, Number, Record
+from rootpool.report import Block, Number, Record, Table
 from studies.engine.command import Found
 from studies.engine.kept import Kept
 from studies.engine.network import in_our_form, run_method
@@ -21,7 +21,6 @@ from studies.engine.study import Entry
 from studies.engine.training import Place
 
 from .bounds import bound_by_search, newton_bound_by_search, of_pairs
-from .drawings import two_dots
 from .networks import features, moments
 from .published import PrintedTable, load_published
 from .tables import side_by_side
@@ -52,19 +51,13 @@ def _sizes(table: PrintedTable, kept: Kept) -> dict[str, float]:
     return {str(record["method"]): float(record["bound"]) for record in made}
 
 
-def _blocks(
+def _table(
     table: PrintedTable, sizes: Mapping[str, float], more: Mapping[tuple[str, str], Number]
-) -> list[Block]:
+) -> Table:
     names = {row.method: row.name for row in table.rows}
-    forms = {in_our_form(m): f"{name}, fused" for m, name in names.items() if in_our_form(m) != m}
-    here = {({**forms, **names}[m], COLUMN): Number(v, form=".2e") for m, v in sizes.items()}
-    printed = {row.name: row.cells[COLUMN].value for row in table.rows}
-    dots = [
-        {"row": n, "published": printed.get(n), "measured": v.value} for (n, _), v in here.items()
-    ]
-    label = "largest kernel entry, logarithmic"
-    caption = "Bounds as printed (hollow) and found by search here (filled)."
-    return [side_by_side(table, {**here, **more}), two_dots(dots, label, caption)]
+    names |= {in_our_form(m): f"{n}, fused" for m, n in names.items() if in_our_form(m) != m}
+    here = {(names[m], COLUMN): Number(value, form=".2e") for m, value in sizes.items()}
+    return side_by_side(table, {**here, **more})
 
 
 def upper_bounds(entry: Entry, places: Sequence[Place], kept: Kept) -> Found:
@@ -75,19 +68,8 @@ def upper_bounds(entry: Entry, places: Sequence[Place], kept: Kept) -> Found:
         row.method: _as_printed(row.cells[COLUMN].value, row.cells[COLUMN].unit, sizes[row.method])
         for row in table.rows
     }
-    at_one = load_published().statements["pade-at-one"]
-    pade = findings["svd-pade"]
-    findings["svd-pade"] = Finding(
-        pade.outcome if sizes["svd-pade"] < FLOAT32_MAX else "opposite",
-        f"{pade.said}: the coefficients are rounding errors, and at a ratio of one the quotient is what they "
-        f"make of it. The printed value is such a number too, and {at_one:.3g} / eps, from which the text "
-        f"derives it, is {at_one / EPS:.3g}",
-    )
-    findings["svd-topn"] = Finding(
-        findings["svd-topn"].outcome,
-        f"{findings['svd-topn'].said}: it bounds only pairs across the cut; two kept eigenvalues can be as "
-        "close as those of SVD",
-    )
+    if not sizes["svd-pade"] < FLOAT32_MAX:
+        findings["svd-pade"] = Finding("opposite", findings["svd-pade"].said)
     newton = sizes["svd-newton"]
     fused = max(value for method, value in sizes.items() if method.endswith("fused"))
     findings["unbounded"] = Finding(
@@ -95,7 +77,7 @@ def upper_bounds(entry: Entry, places: Sequence[Place], kept: Kept) -> Found:
         f"SVD has none; SVD-Newton has {newton:.3g} over the root of the trace, at zero eigenvalues. In our "
         f"form no kernel exceeds {fused:.3g}, next to a tie",
     )
-    return Found({NOWHERE: findings}, _blocks(table, sizes, {}), {"dtype": "float64"})
+    return Found({NOWHERE: findings}, [_table(table, sizes, {})], {"dtype": "float64"})
 
 
 def _as_printed(value: float | None, unit: float | None, found: float) -> Finding:
@@ -148,7 +130,7 @@ def bound_occurrences(entry: Entry, places: Sequence[Place], kept: Kept) -> Foun
             "smaller": smaller,
             "rarer": Finding(shared_outcome(len(rarer), len(REMEDIES)), said),
         }
-        return findings, _blocks(table, sizes, columns)
+        return findings, [_table(table, sizes, columns)]
 
     return Found.by_place(places, one)
 

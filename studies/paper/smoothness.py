@@ -81,7 +81,7 @@ def _said(ratios: dict[str, float]) -> str:
 
 
 def _blocks(records: Sequence[Record]) -> list[Block]:
-    """Smoothness by run and moment: a table, and a picture for each moment."""
+    """Smoothness by run and moment: a table, and a picture of the trained networks."""
     names = list(dict.fromkeys(r["moment"] for r in records))
     cells: list[list[Cell]] = []
     for run in dict.fromkeys(r["run"] for r in records):
@@ -90,15 +90,11 @@ def _blocks(records: Sequence[Record]) -> list[Block]:
         ]
         cells.append([run, *(Number(geometric_mean(own)) if own else None for own in betas)])
     caption = "Effective β-smoothness of the loss, geometric mean over seeds; small is smooth."
-    blocks: list[Block] = [Table(["run", *names], cells, caption)]
-    for name in names:
-        told = f"Effective β-smoothness of the loss, network {name}; small is smooth."
-        own = [r for r in records if r["moment"] == name]
-        label = "effective β-smoothness"
-        blocks.append(
-            Picture.of(dots_with_spread, own, value="beta", label=label, alt=told, caption=told)
-        )
-    return blocks
+    told = f"Effective β-smoothness of the loss, network {TRAINED}; small is smooth."
+    own = [r for r in records if r["moment"] == TRAINED]
+    label = "effective β-smoothness"
+    dots = Picture.of(dots_with_spread, own, value="beta", label=label, alt=told, caption=told)
+    return [Table(["run", *names], cells, caption), dots]
 
 
 def precision(entry: Entry, places: Sequence[Place], kept: Kept) -> Found:

@@ -1,9 +1,9 @@
 """How to add an entry of a study: here a statement of the theory, complete.
 
-In the study its function is in ``studies/paper/theory``, its words are an item of ``study.yaml`` there,
-and it is a line in ``__init__.py``. A table or figure of the paper is an item of ``studies/paper/study.yaml`` (its
-claim in parts, and the runs that answer them), and of ``published.yaml`` if it has numbers; it needs no code
-if its parts compare runs.
+In the study its function is in a file of ``studies/paper/theory``, and its words are an item of
+``study.yaml`` there. A table or figure of the paper is an item of ``studies/paper/study.yaml`` (its claim in
+parts, and the runs that answer them), and of ``published.yaml`` if it has numbers; it needs no code if its
+parts compare runs.
 """
 
 import torch
@@ -27,13 +27,15 @@ def errors_by_size() -> Checked:
     return Checked(records, worst < 1e-13, f"The largest relative error is {worst:.0e}.")
 
 
-DRAW = line_plot("size", {"our root": ("error", {})}, ("size", "relative error"))
+ROOT_SQUARED = statement(
+    errors_by_size, line_plot("size", {"our root": ("error", {})}, ("size", "relative error"))
+)
 WORDS = """
 theory:root-squared:
   title: The square of the root is the matrix
   text: [A matrix square root is a matrix whose square is the given one.]
   claim: Our square root, squared, gives the matrix up to rounding.
-  measure: root-squared
+  measure: test_add_paper_entry:ROOT_SQUARED
   caption: Relative error by the size of the matrix.
   parts:
     - {text: It holds., measured: holds, scale: argument}
@@ -44,8 +46,7 @@ def test_the_new_entry_is_measured_and_reported(tmp_path, capsys):
     shared = {"title": "t", "lead": "l", "command": "c", "sections": {"theory": "T"}, "runs": {}}
     file = tmp_path / "study.yaml"
     file.write_text(yaml.safe_dump({**shared, "entries": yaml.safe_load(WORDS)}))
-    measures = {"root-squared": statement(errors_by_size, DRAW)}
-    run_study(load_study(file), [], [], measures, Options(tmp_path, tmp_path / "runs"))
+    run_study(load_study(file), [], [], Options(tmp_path, tmp_path / "runs"))
     assert "theory:root-squared: 1 of 1 seen" in capsys.readouterr().out
     report = (tmp_path / "report.md").read_text(encoding="utf-8")
     assert "## The square of the root is the matrix" in report

@@ -12,15 +12,9 @@ from torch import Tensor
 from rootpool.linalg import sqrtm
 from rootpool.report import Record
 
-from .statement import Checked, line_plot, normal, numbers, orthogonal, relative_error
+from .statement import Checked, line_plot, normal, numbers, orthogonal, relative_error, statement
 
-__all__ = [
-    "draw_exact_gradient",
-    "exact_gradient",
-    "feature_gradient",
-    "feature_maps",
-    "native_root",
-]
+__all__ = ["exact_gradient", "feature_gradient", "feature_maps", "native_root", "needs_no_kernel"]
 
 
 def exact_gradient(exponents: Sequence[int] = (0, -2, -4, -6, -8, -10, -12, -14)) -> Checked:
@@ -78,30 +72,16 @@ def _with_gap(gap: float) -> Tensor:
 
 
 def _in_50_digits(A: Tensor, G: Tensor) -> Tensor:
-    """The gradient without eigenvectors: Y with ``Q Y + Y Q = (G + G^T) / 2`` and ``Q = A^(1/2)``."""
+    """The gradient without eigenvectors: in the root of ``[[A, E], [0, A]]``, with E = (G + G^T) / 2."""
     import mpmath  # type: ignore[import-untyped]
 
-    n = len(A)
+    n, E = len(A), (G + G.mT).double() / 2
+    A = A.double()
+    block = torch.cat([torch.cat([A, E], 1), torch.cat([0 * A, A], 1)])
     with mpmath.workdps(50):
-        Q = mpmath.sqrtm(mpmath.matrix(A.double().tolist()))
-        system = mpmath.matrix(n * n)
-        for i, j, k in itertools.product(range(n), repeat=3):
-            system[i * n + j, k * n + j] += Q[i, k]
-            system[i * n + j, i * n + k] += Q[k, j]
-        right = mpmath.matrix(((G + G.mT).double() / 2).flatten().tolist())
-        Y = mpmath.lu_solve(system, right)
-        return torch.tensor([float(mpmath.re(y)) for y in Y], dtype=torch.float64).reshape(n, n)
-
-
-draw_exact_gradient = line_plot(
-    "gap",
-    {
-        f"{way}, {dtype}": ("error", {"way": way, "dtype": dtype, "tie": False})
-        for way in ("torch.linalg.eigh", "rootpool.linalg.sqrtm")
-        for dtype in ("float64", "float32")
-    },
-    ("gap between the two eigenvalues, logarithmic", "relative error, logarithmic"),
-)
+        root = mpmath.sqrtm(mpmath.matrix(block.tolist()))
+        found = [[float(mpmath.re(root[i, n + j])) for j in range(n)] for i in range(n)]
+    return torch.tensor(found, dtype=torch.float64)
 
 
 def feature_maps() -> dict[str, Tensor]:
@@ -135,3 +115,17 @@ def feature_gradient(X: Tensor, G: Tensor) -> tuple[Tensor, float]:
     H = s / (s[:, None] + s)
     inside = U @ (M * H - M) + (G + G.mT) @ U
     return inside @ Vh / math.sqrt(X.shape[1]), float(H.max())
+
+
+needs_no_kernel = statement(
+    exact_gradient,
+    line_plot(
+        "gap",
+        {
+            f"{way}, {dtype}": ("error", {"way": way, "dtype": dtype, "tie": False})
+            for way in _ROOTS
+            for dtype in ("float64", "float32")
+        },
+        ("gap between the two eigenvalues, logarithmic", "relative error, logarithmic"),
+    ),
+)

@@ -12,9 +12,9 @@ from rootpool.nn.published import pade_coefficients
 from rootpool.report import Record
 
 from ..approximants import pade_approximant
-from .statement import Checked, line_plot, numbers
+from .statement import Checked, line_plot, numbers, statement
 
-__all__ = ["draw_pade_coefficients", "draw_pade_rank", "pade_coefficients_by_digits", "pade_rank"]
+__all__ = ["coefficients", "pade_coefficients_by_digits", "pade_rank", "rank"]
 
 
 def pade_rank(degrees: Sequence[int] = (2, 10, 50, 100, 200, 300)) -> Checked:
@@ -41,13 +41,6 @@ def pade_rank(degrees: Sequence[int] = (2, 10, 50, 100, 200, 300)) -> Checked:
         f"{degrees[0]} to {degrees[-1]}; at degree {degrees[-1]}, {records[-1]['free']} of the "
         f"{records[-1]['unknowns']} unknowns are free.",
     )
-
-
-draw_pade_rank = line_plot(
-    "degree",
-    {"unknown coefficients": ("unknowns", {}), "independent equations": ("rank", {})},
-    ("degree of the approximant, logarithmic", "number, logarithmic"),
-)
 
 
 def pade_coefficients_by_digits(digits: Sequence[int] = (15, 20, 30, 50)) -> Checked:
@@ -78,9 +71,20 @@ def pade_coefficients_by_digits(digits: Sequence[int] = (15, 20, 30, 50)) -> Che
     )
 
 
-draw_pade_coefficients = line_plot(
-    "digits",
-    {"p₁": ("p_1", {}), "p₂": ("p_2", {}), "q₁": ("q_1", {})},
-    ("decimal digits of the linear solve", "computed value"),
-    logs="",
+rank = statement(
+    pade_rank,
+    line_plot(
+        "degree",
+        {"unknown coefficients": ("unknowns", {}), "independent equations": ("rank", {})},
+        ("degree of the approximant, logarithmic", "number, logarithmic"),
+    ),
+)
+coefficients = statement(
+    pade_coefficients_by_digits,
+    line_plot(
+        "digits",
+        {"p₁": ("p_1", {}), "p₂": ("p_2", {}), "q₁": ("q_1", {})},
+        ("decimal digits of the linear solve", "computed value"),
+        logs="",
+    ),
 )

@@ -9,14 +9,9 @@ import torch
 from rootpool.linalg import PowerIteration, Taylor
 from rootpool.report import Record
 
-from .statement import Checked, line_plot, normal, numbers, orthogonal, relative_error
+from .statement import Checked, line_plot, normal, numbers, orthogonal, relative_error, statement
 
-__all__ = [
-    "draw_power_iteration_is_taylor",
-    "draw_power_iteration_rate",
-    "power_iteration_is_taylor",
-    "power_iteration_rate",
-]
+__all__ = ["is_taylor", "power_iteration_is_taylor", "power_iteration_rate", "rate"]
 
 RATIOS = (0.5, 0.8, 0.9, 0.99, 1.0)
 
@@ -65,34 +60,15 @@ def _factor_per_step(errors: Sequence[float]) -> float:
     return (above[-1] / above[half]) ** (1 / (len(above) - 1 - half))
 
 
-draw_power_iteration_rate = line_plot(
-    "iteration",
-    {
-        **{f"λ₂/λ₁ = {ratio:g}": ("error", {"ratio": ratio}) for ratio in RATIOS},
-        "0.9 to the power k": ("predicted", {"ratio": 0.9}),
-    },
-    ("iteration k; distance to the leading eigenvector", "distance, logarithmic"),
-    logs="y",
-)
-
-
 def power_iteration_is_taylor(iterations: Sequence[int] = (1, 5, 20, 100)) -> Checked:
     """Gradients through K steps of power iteration, by autograd, compared with the series."""
     spectrum = torch.tensor([4.0, 3.9, 2.0, 1.0, 0.5, 0.1], dtype=torch.float64)
     records: list[Record] = []
     for which in range(3):
         for K in iterations:
-            ascending = spectrum.flip(0)
-            same = torch.equal(PowerIteration(K)(ascending), Taylor(K - 1)(ascending))
-            difference = _difference(spectrum, which, K)
-            records.append(
-                {
-                    "eigenvector": which + 1,
-                    "iterations": K,
-                    "difference": difference,
-                    "same_rule": same,
-                }
-            )
+            rules = (rule(spectrum.flip(0)) for rule in (PowerIteration(K), Taylor(K - 1)))
+            own = {"eigenvector": which + 1, "iterations": K, "same_rule": torch.equal(*rules)}
+            records.append({**own, "difference": _difference(spectrum, which, K)})
     worst = max(numbers(records, "difference"))
     return Checked(
         records,
@@ -118,8 +94,23 @@ def _difference(spectrum: torch.Tensor, which: int, K: int) -> float:
     return relative_error(U[:, later].mT @ gradient @ U[:, which], series * (U[:, later].mT @ g))
 
 
-draw_power_iteration_is_taylor = line_plot(
-    "iterations",
-    {f"eigenvector {k}": ("difference", {"eigenvector": k}) for k in (1, 2, 3)},
-    ("iterations, which are the terms of the series, logarithmic", "relative difference"),
+rate = statement(
+    power_iteration_rate,
+    line_plot(
+        "iteration",
+        {
+            **{f"λ₂/λ₁ = {ratio:g}": ("error", {"ratio": ratio}) for ratio in RATIOS},
+            "0.9 to the power k": ("predicted", {"ratio": 0.9}),
+        },
+        ("iteration k; distance to the leading eigenvector", "distance, logarithmic"),
+        logs="y",
+    ),
+)
+is_taylor = statement(
+    power_iteration_is_taylor,
+    line_plot(
+        "iterations",
+        {f"eigenvector {k}": ("difference", {"eigenvector": k}) for k in (1, 2, 3)},
+        ("iterations, which are the terms of the series, logarithmic", "relative difference"),
+    ),
 )

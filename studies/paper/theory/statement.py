@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
@@ -70,12 +69,6 @@ def relative_error(got: Tensor, expected: Tensor) -> float:
     return float((got - expected).norm() / expected.norm())
 
 
-def one_plot(width: float, height: float = 3.4) -> tuple[Figure, Axes]:
-    """A figure with one plot, in inches."""
-    figure = Figure(figsize=(width, height), layout="constrained")
-    return figure, figure.add_subplot()
-
-
 def line_plot(
     x: str, lines: Mapping[str, tuple[str, Record]], labels: tuple[str, str], logs: str = "xy"
 ) -> Draw:
@@ -89,17 +82,13 @@ def line_plot(
     """
 
     def draw(records: Sequence[Record], width: float) -> Figure:
-        figure, axes = one_plot(width, 3.0)
+        figure = Figure(figsize=(width, 3.0), layout="constrained")
+        axes = figure.add_subplot()
         handles = {}
         for (name, (y, where)), look in zip(lines.items(), LOOKS, strict=False):
             places, values = numbers(records, x, **where), numbers(records, y, **where)
-            (handles[name],) = axes.plot(
-                places,
-                values,
-                color=look.colour,
-                marker=look.marker,
-                markevery=max(1, len(places) // 6),
-            )
+            style = {"marker": look.marker, "markevery": max(1, len(places) // 6)}
+            (handles[name],) = axes.plot(places, values, color=look.colour, **style)
         for axis in ("x", "y"):
             if axis in logs:
                 logarithmic(axes, axis)

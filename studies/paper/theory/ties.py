@@ -15,9 +15,9 @@ from rootpool.report import Record
 from rootpool.report.plots.drawing import below, fit, legend, logarithmic
 
 from .exact_gradient import feature_gradient, feature_maps, native_root
-from .statement import OURS, THEIRS, Checked, normal, numbers, relative_error
+from .statement import OURS, THEIRS, Checked, normal, numbers, relative_error, statement
 
-__all__ = ["draw_ties", "ties"]
+__all__ = ["statement_on_ties", "ties"]
 
 EXACT_TIES = ("fewer positions than channels", "equal")
 TORCH = "torch.linalg.eigh"
@@ -72,16 +72,13 @@ def _checked(records: list[Record]) -> Checked:
 
 def _layer_gradient(X: Tensor, G: Tensor, method: str) -> Tensor:
     X = X.unsqueeze(0).clone().requires_grad_()
-    Q = (
-        native_root(covariance(X))
-        if method == TORCH
-        else covariance_pool(X, method, output="matrix")
-    )
+    P = covariance(X)
+    Q = native_root(P) if method == TORCH else covariance_pool(X, method, output="matrix")
     (gradient,) = torch.autograd.grad(Q[0], X, G)
     return gradient[0]
 
 
-def draw_ties(records: Sequence[Record], width: float) -> Figure:
+def _draw(records: Sequence[Record], width: float) -> Figure:
     """Errors by method, one plot for each kind of spectrum; a cross for a result that is not a number."""
     kinds = list(dict.fromkeys(r["spectrum"] for r in records))
     methods = list(dict.fromkeys(r["method"] for r in records))[::-1]
@@ -108,3 +105,6 @@ def draw_ties(records: Sequence[Record], width: float) -> Figure:
     below(figure, "relative error of the gradient, logarithmic; ×: not a number")
     legend(figure, handles, width)
     return figure
+
+
+statement_on_ties = statement(ties, _draw)

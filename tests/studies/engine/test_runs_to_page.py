@@ -10,7 +10,7 @@ from rootpool.report import read_run
 from rootpool.train import SettingsError
 from studies.__main__ import COMMANDS, main
 from studies.engine import kept, network
-from studies.engine.command import Found, measure_entry
+from studies.engine.command import measure_entry
 from studies.engine.kept import Kept
 from studies.engine.network import Network
 from studies.engine.page import Measured, study_page
@@ -81,7 +81,7 @@ def test_a_page_has_a_row_for_each_part_and_no_verdict():
 def test_an_entry_without_its_data_says_what_it_needs(tmp_path):
     study = load_paper()
     entry = study.entries["table:fgvc"]
-    one = measure_entry(study, entry, [], {}, Kept(tmp_path))
+    one = measure_entry(study, entry, [], Kept(tmp_path))
     assert one.summary == "not tried"
     text = study_page(study, [one], "command").markdown()
     assert "Not measured here: this needs images" in text
@@ -92,13 +92,7 @@ def test_a_place_answers_and_is_drawn(tmp_path):
     study = load_paper()
     errors = {"svd-pade, hybrid": 18.0, "mpn-cov": None}
     found = place(study, Network("patches", seeds=6), "table:alexnet", errors)
-    one = measure_entry(
-        study,
-        study.entries["table:alexnet"],
-        [found],
-        {"errors": lambda *_: Found()},
-        Kept(tmp_path),
-    )
+    one = measure_entry(study, study.entries["table:alexnet"], [found], Kept(tmp_path))
     outcomes = [answer.outcome for answer in one.answers["without batch norm"]]
     assert outcomes[3] == "seen"  # Pade ahead of the others after the switch
     text = study_page(study, [one], "command").markdown()

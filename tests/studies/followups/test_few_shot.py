@@ -72,7 +72,7 @@ def test_second_order_sees_what_the_average_does_not(birds, tmp_path, monkeypatc
     assert mean["root", "nearest mean", 5] < mean["root", "nearest mean", 1]
     monkeypatch.setattr(few_shot, "classify", None)  # what is finished is not done again
     assert few_shots("data", tmp_path, episodes=40).rows == place.rows
-    _, table, *pictures = few_shot_blocks(place)
+    table, *pictures = few_shot_blocks(place)
     assert [row[0] for row in table.rows] == ["average", "covariance", "root"]
     assert table.rows[2][2].value == pytest.approx(100 - mean["root", "nearest mean", 1])
     assert len(pictures) == 2

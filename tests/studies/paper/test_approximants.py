@@ -20,18 +20,10 @@ def multiply(a, b, terms):
     return product
 
 
-def test_the_exponential():
-    """[2/2] of exp: (12 + 6x + x^2) / (12 - 6x + x^2)."""
-    got = pade_approximant(EXP, 2, 2)
-    assert got.numerator == (1, Fraction(1, 2), Fraction(1, 12))
-    assert got.denominator == (1, Fraction(-1, 2), Fraction(1, 12))
-    assert got.rank == 2
-
-
 @pytest.mark.parametrize("series", [EXP, GEOMETRIC, [3, 0, 1, 5, 2, 7, 1, 8, 2, 8, 1, 8]])
 @pytest.mark.parametrize(("m", "n"), [(4, 3), (3, 4), (5, 5)])
 def test_the_definition(series, m, n):
-    """Q times the series is P up to x^(m+n)."""
+    """Q times the series is P up to x^(m+n), which makes P and Q unique up to a common factor."""
     got = pade_approximant(series, m, n)
     assert got.denominator[0] == 1
     product = multiply(got.denominator, [Fraction(a) for a in series], m + n + 1)

@@ -11,7 +11,7 @@ from studies.engine.kept import Kept
 from studies.engine.network import Network
 from studies.engine.training import Place, train
 from studies.paper import kernel_bounds, smoothness
-from studies.paper.command import load_paper, measures
+from studies.paper.command import load_paper
 from studies.paper.networks import TRAINED, UNTRAINED, features, moments
 from studies.paper.published import load_published
 from studies.paper.tables import side_by_side
@@ -22,7 +22,7 @@ PATCHES = Network("patches", seeds=4)
 
 def measured(entry, tmp_path, errors=None, **options):
     found = place(STUDY, PATCHES, entry, errors, **options)
-    return measure_entry(STUDY, STUDY.entries[entry], [found], measures(), Kept(tmp_path))
+    return measure_entry(STUDY, STUDY.entries[entry], [found], Kept(tmp_path))
 
 
 SVD = ("svd-pade", "svd-taylor", "svd-newton", "svd-trunc", "svd-topn", "mpn-cov")
