@@ -1,4 +1,4 @@
-"""Writes docs/api/transformations.md: every function under every transformation, checked while it is written."""
+"""Writes docs/api/transformations.md; every cell is checked while it is written."""
 
 import sys
 from collections.abc import Iterable

