@@ -14,7 +14,7 @@ from torch import nn
 
 from rootpool.models import create_model, parameter_groups
 from rootpool.nn import Branch, Length
-from rootpool.train.data import Look, decode_image, imagenet_transforms, open_splits
+from rootpool.train.data import Preprocessing, decode_image, imagenet_transforms, open_splits
 from rootpool.train.features import cache_features
 
 # The strong first-order head, on the average of 1280 channels, and the root of the covariance of 192 x 7 x 7.
@@ -43,7 +43,7 @@ def fit(model, features, labels, epochs, batch_size=64):
 
 def main(data, epochs=12):
     torch.manual_seed(0)
-    look = Look(mean=(0.5,) * 3, std=(0.5,) * 3, interpolation="bicubic")
+    look = Preprocessing(mean=(0.5,) * 3, std=(0.5,) * 3, interpolation="bicubic")
     _, transform = imagenet_transforms(224, 224, look)
     splits = open_splits(data, train_transform=transform, val_transform=transform)
     files = [[split.path(k) for k in range(len(split))] for split in (splits.train, splits.val)]
