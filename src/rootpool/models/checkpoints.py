@@ -131,7 +131,12 @@ def _make(
         )
     spec = ModelSpec.from_json(rest[_SPEC])
     refuse_hub(spec.name)
-    if pool is not None:
+    if pool is not None and isinstance(spec.pool, tuple):
+        spec = replace(
+            spec,
+            pool=tuple(b if b.pool == "gap" else replace(b, pool=pool) for b in spec.pool),
+        )
+    elif pool is not None:
         spec = replace(spec, pool=pool)
 
     def make(spec: ModelSpec) -> PooledClassifier:
