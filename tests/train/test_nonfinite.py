@@ -1,12 +1,13 @@
 """Numbers that are not finite end a training: with a report, a file, and good checkpoints."""
 
+import json
 import re
 
 import lightning.pytorch as pl
 import pytest
 import torch
 
-from rootpool.train import NonFiniteError, merge
+from rootpool.train import NonFiniteError, merge, prepare, resolve
 from small_runs import CONFIG, final, run
 
 pytestmark = pytest.mark.slow
@@ -96,3 +97,14 @@ def test_other_mistakes_in_a_step_are_left_as_they_are(tmp_path):
     with pytest.raises(ValueError, match=r"^something else$"):
         run(tmp_path, config=SHORT, callbacks=[At(1, action)])
     assert not (tmp_path / "nonfinite.pt").exists()
+
+
+def test_a_training_that_diverges_before_its_first_step_has_a_result(tmp_path):
+    """In the look at some validation batches that comes first; the folder is read like any other."""
+    config = merge(SHORT, {"trainer": {"num_sanity_val_steps": 1}})
+    made = prepare(resolve(config), tmp_path, progress=False)
+    put(FIRST, torch.nan)(made.module)
+    with pytest.raises(NonFiniteError, match="epoch 0, step 0, method svd-pade"):
+        made.fit()
+    assert json.loads((tmp_path / "result.json").read_text())["diverged"] == {"epoch": 0, "step": 0}
+    assert (tmp_path / "config.yaml").is_file()

@@ -186,7 +186,7 @@ class RunRecords(Checkpoint):
     def __init__(self, output: Path, config: str) -> None:
         self.output = output
         self.config = config
-        self.started = False
+        self._begun = False
         self._since = 0.0
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -196,10 +196,14 @@ class RunRecords(Checkpoint):
         self._since = time.perf_counter()
 
     def on_train_batch_start(self, trainer: pl.Trainer, *_: Any) -> None:
-        if not self.started and trainer.is_global_zero:
-            (self.output / RESULT).unlink(missing_ok=True)  # it has not ended, or not any more
-            write_atomically(self.output / CONFIG, self.config)
-        self.started = True
+        if not self._begun and trainer.is_global_zero:
+            self.begin()
+
+    def begin(self) -> None:
+        """Write the configuration; the run has not ended, or not any more."""
+        self._begun = True
+        (self.output / RESULT).unlink(missing_ok=True)
+        write_atomically(self.output / CONFIG, self.config)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if not trainer.is_global_zero:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import lightning.pytorch as pl
 import torch
@@ -42,6 +43,8 @@ from .settings import Settings, as_yaml, check_same, flat_values
 from .trainer import make_loggers, make_trainer, quiet_lightning, translated_errors
 
 __all__ = ["LAST", "RESULT", "Run", "build", "fill_cache", "prepare"]
+
+T = TypeVar("T", bound=Callback)
 
 LAST = "last.ckpt"
 FEW_POSITIONS = 12
@@ -112,23 +115,28 @@ class Run:
                     weights_only=True,
                 )
         except NonFiniteError:
+            if self.trainer.is_global_zero:
+                self._callback(RunRecords).begin()  # it may have diverged before its first step
             where = {"epoch": self.trainer.current_epoch, "step": self.trainer.global_step}
             self._write_result(started, diverged=where)
             raise
         if not self.trainer.interrupted:
             self._write_result(started)
 
+    def _callback(self, kind: type[T]) -> T:
+        """The callback of a kind."""
+        callbacks: list[Callback] = self.trainer.callbacks  # type: ignore[attr-defined]
+        return next(callback for callback in callbacks if isinstance(callback, kind))
+
     def _write_result(self, started: float, diverged: Mapping[str, int] | None = None) -> None:
         """Note that the training has ended; the last file of a run."""
         path = self.output / RESULT
         if not self.trainer.is_global_zero or path.exists():  # then there was nothing left to train
             return
-        callbacks: list[Callback] = self.trainer.callbacks  # type: ignore[attr-defined]
-        missed = next(callback for callback in callbacks if isinstance(callback, MissedImages))
         result = {
             "seconds": round(time.perf_counter() - started, 2),
             "classes": len(self.data.splits.classes),
-            **missed.state_dict(),
+            **self._callback(MissedImages).state_dict(),
             "diverged": diverged,
         }
         write_atomically(path, json.dumps(result) + "\n")
