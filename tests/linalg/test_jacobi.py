@@ -8,7 +8,6 @@ import torch
 import matrices
 from rootpool.linalg import decompose, eigh, sqrtm
 from rootpool.linalg.jacobi import CHUNK, LEAST_BATCH, MOST_THREADS, is_tiny, jacobi_eigh
-from rootpool.linalg.parallel import run_pieces
 from tolerances import allowed
 
 SIDES = pytest.mark.parametrize("n", LEAST_BATCH)
@@ -90,15 +89,6 @@ def test_a_batch_is_cut_only_where_each_piece_is_worth_a_thread(threads, monkeyp
         lam = eigh(A).eigenvalues
         assert sizes == expected
         assert torch.allclose(lam, torch.linalg.eigvalsh(A), atol=1e-13)
-
-
-@pytest.mark.cpu
-def test_a_worker_leaves_pieces_to_lapack(threads):
-    threads(2)
-    A = matrices.random_symmetric(LEAST_BATCH[2], 2, 2)
-    answers = []
-    run_pieces(lambda piece: answers.append(is_tiny(A)), [0, 1, 2])
-    assert answers == [False, False]
 
 
 def test_gradients_errors_and_broken_matrices_are_as_elsewhere():

@@ -118,14 +118,6 @@ def test_derivative_of_a_rotation_that_is_not_unique_is_an_error():
         assert matrices.refused(lambda: gradient(A))  # noqa: B023
 
 
-def test_a_first_derivative_by_two_backwards_needs_no_second_one():
-    """``torch.autograd.functional.jvp`` differentiates the backward, but only in what flows back."""
-    A = torch.diag(torch.tensor([1.0, 1.0, 0.0])).double()  # no second derivative here
-    E = matrices.random(3, 3)
-    _, got = torch.autograd.functional.jvp(orthogonalize, A, E)
-    assert torch.allclose(got, torch.func.jvp(orthogonalize, (A,), (E,))[1])
-
-
 def test_gradient_beyond_the_range_is_an_error():
     A = (1e-310 * torch.eye(2).double()).requires_grad_()
     with pytest.raises(torch.linalg.LinAlgError, match=r"polar factor overflowed .* for A; scale"):

@@ -7,8 +7,6 @@ from torch import nn
 import matrices
 from rootpool.nn import AveragePool, BranchPool, CovariancePool, Length
 
-STAGES = {"early": 6, "blocks.4": 5}
-
 
 def maps():
     return {

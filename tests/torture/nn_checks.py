@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from matrices import symmetric
-from rootpool.linalg import Minimax, from_triangle, svd, triangle_weights
+from rootpool.linalg import from_triangle, svd, triangle_weights
 from rootpool.nn import (
     METHODS,
     WHITENING_METHODS,
@@ -145,21 +145,6 @@ def isqrt_value(
     Q = times_power_of_two(outputs[0], -batch.exponent)
     # A step multiplies rounding errors in the null space of P by up to 1.5.
     scale = 1.05 * 1.5**iterations * unit(batch, compute, size(expected)) * cast(batch, compute)
-    return {"|Q - Q by numbers|": ratio(Q - expected, scale)}
-
-
-def minimax_value(compute: torch.dtype, batch: FeatureBatch, outputs: Outputs) -> Figures:
-    """The polynomials of the method, number by number; they multiply rounding errors in the null space."""
-    method = METHODS["minimax"]()
-    trace = batch.s.square().sum(-1, keepdim=True)
-    y = batch.s.square() / torch.where(trace == 0, 1, trace)
-    z, growth = torch.ones_like(y), 1.0
-    for a, b, c in Minimax(method.steps, method.lower).coefficients:
-        h = a + b * z * y + c * (z * y).square()
-        y, z, growth = y * h, z * h, growth * a
-    expected = (batch.U * (y * trace.sqrt()).unsqueeze(-2)) @ batch.U.mT
-    Q = times_power_of_two(outputs[0], -batch.exponent)
-    scale = growth * unit(batch, compute, size(expected)) * cast(batch, compute)
     return {"|Q - Q by numbers|": ratio(Q - expected, scale)}
 
 
@@ -423,7 +408,6 @@ def through_covariance(name: str, compute: torch.dtype) -> Check:
     # Other methods are compared with 50 digits by tests/nn; here their results need only be finite.
     value, degree = {
         "isqrt-cov": (isqrt_value, 1),
-        "minimax": (minimax_value, 1),
         "covariance": (covariance_value, 2),
         "log": (log_value, 0),
         "power": (power_value, 1),
