@@ -225,5 +225,8 @@ class Network:
 
 def all_trials(study: Study, network: Network, names: Sequence[str]) -> list[StudyTrial]:
     """The trials of a network by the names of their runs; where two have the same label, the first."""
-    found = [t for n in reversed(names) for t in network.trials(study.runs[n], study.published)]
-    return list({(t.label, t.tags["seed"]): t for t in found}.values())
+    found: dict[tuple[str, int], StudyTrial] = {}
+    for name in names:
+        for trial in network.trials(study.runs[name], study.published):
+            found.setdefault((trial.label, trial.tags["seed"]), trial)
+    return list(found.values())

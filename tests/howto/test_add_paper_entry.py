@@ -30,15 +30,15 @@ def errors_by_size() -> Checked:
 ROOT_SQUARED = statement(
     errors_by_size, line_plot("size", {"our root": ("error", {})}, ("size", "relative error"))
 )
-WORDS = """
+WORDS = f"""
 theory:root-squared:
   title: The square of the root is the matrix
   text: [A matrix square root is a matrix whose square is the given one.]
   claim: Our square root, squared, gives the matrix up to rounding.
-  measure: test_add_paper_entry:ROOT_SQUARED
+  measure: {__name__}:ROOT_SQUARED
   caption: Relative error by the size of the matrix.
   parts:
-    - {text: It holds., measured: holds, scale: argument}
+    - {{text: It holds., measured: holds, scale: argument}}
 """
 
 

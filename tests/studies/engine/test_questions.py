@@ -127,7 +127,6 @@ def test_which_runs_are_compared():
 def test_numbers_and_arguments():
     measured = Part("q.", measured="x", scale="full size")
     assert answer(measured, [], {"x": Finding("seen", "so")}, {}).state == "reproduced at full size"
-    assert answer(measured, [], {}, {}).state == "not tried"
     argued = Part("q.", outcome="opposite", because="0.15", scale="argument")
     assert answer(argued, [], {}, {}) == Answer(argued, "opposite", "0.15")
 

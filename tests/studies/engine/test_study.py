@@ -116,14 +116,9 @@ def test_the_paper_has_all_its_tables_and_figures_and_code_for_them():
 
 
 @pytest.mark.parametrize("name", STUDIES)
-def test_every_measure_is_a_function(name):
+def test_measures_are_functions_and_full_experiments_are_recipes(name):
     for entry in STUDIES[name]().entries.values():
         assert not entry.measure or callable(pkgutil.resolve_name(entry.measure))
-
-
-@pytest.mark.parametrize("name", STUDIES)
-def test_commands_for_the_full_experiment_are_recipes(name):
-    for entry in STUDIES[name]().entries.values():
         for command in entry.full:
             _, train, family, _, method, *rest = command.split()
             assert train == "train"

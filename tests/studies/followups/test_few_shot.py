@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from studies.followups import few_shot
-from studies.followups.few_shot import LATE, Birds, few_shots, novel_classes
+from studies.followups.few_shot import LATE, Birds, few_shots
 from studies.followups.measures import few_shot_blocks
 
 CLASSES, IMAGES, SIZE = 24, 22, 6  # six classes of each kind of the split
@@ -37,13 +37,6 @@ def birds(monkeypatch):
     chosen = {n: few_shot.DESCRIPTIONS[n] for n in ("average", "covariance", "root")}
     monkeypatch.setattr(few_shot, "DESCRIPTIONS", chosen)
     return found
-
-
-def test_the_split_is_that_of_the_literature():
-    novel, others = novel_classes(200), novel_classes(200, remainder=1)
-    assert len(novel) == len(others) == 50
-    assert novel[:2] == [3, 7]  # the fourth and the eighth class
-    assert all(k % 2 for k in novel + others)  # the even ones are the base
 
 
 def test_images_of_some_classes_as_vectors_of_length_one(birds):

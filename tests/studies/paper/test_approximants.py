@@ -43,9 +43,3 @@ def test_rank_of_another_rational_function():
     """1 / ((1 - x)(1 - 2x)) has a denominator of degree 2, whatever degree is asked for."""
     series = [2 ** (k + 1) - 1 for k in range(20)]
     assert [pade_approximant(series, n, n).rank for n in (1, 2, 7)] == [1, 2, 2]
-
-
-def test_an_approximant_that_does_not_exist():
-    """1 + x^2: [1/1] would need Q = 1 + q x with q * 0 = -1."""
-    with pytest.raises(ValueError, match=r"\[1/1\] of this series does not exist"):
-        pade_approximant([1, 0, 1], 1, 1)

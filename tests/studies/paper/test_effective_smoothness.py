@@ -23,16 +23,6 @@ def test_an_isotropic_quadratic_has_its_curvature(beta):
     assert got == pytest.approx(beta, rel=1e-9)
 
 
-def test_along_an_eigenvector_and_along_another_direction():
-    H, g = torch.diag(torch.tensor([1.0, 7.0]).double()), torch.tensor([1.0, 7.0]).double()
-    along = {"x": torch.tensor([0.0, 2.0]).double()}
-    assert effective_smoothness(quadratic(H), along) == pytest.approx(7.0)
-    between = {"x": torch.tensor([1.0, 1.0]).double()}
-    assert effective_smoothness(quadratic(H), between) == pytest.approx(
-        float((H @ g).norm() / g.norm())
-    )
-
-
 def test_the_largest_over_the_steps_is_taken():
     """|x| has slope 1 right of 0 and -1 left of it; only a long step crosses: 2 over a distance of 2."""
     got = effective_smoothness(lambda p: p["x"].abs(), {"x": torch.tensor(1.0)}, (0.5, 2.0, 4.0))

@@ -13,8 +13,6 @@ from studies.engine.training import Place, train
 from studies.paper import kernel_bounds, smoothness
 from studies.paper.command import load_paper
 from studies.paper.networks import TRAINED, UNTRAINED, features, moments
-from studies.paper.published import load_published
-from studies.paper.tables import side_by_side
 
 STUDY = load_paper()
 PATCHES = Network("patches", seeds=4)
@@ -118,13 +116,6 @@ def test_how_often_bounds_are_reached(monkeypatch, tmp_path):
     smaller, rarer = one.answers["without batch norm"]
     assert (smaller.outcome, rarer.outcome) == ("opposite", "not seen")
     assert rarer.said == "so it is with svd-pade, svd-trunc, svd-topn"
-
-
-def test_side_by_side_keeps_what_the_paper_has_not():
-    table = load_published().tables["condition-number"]
-    rows = side_by_side(table, {("another", "Epoch 1"): None}).rows
-    assert len(rows) == 1
-    assert rows[0][:3] == ["MPN-COV", "paper", "3.41e14"]
 
 
 @pytest.mark.slow

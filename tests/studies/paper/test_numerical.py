@@ -38,18 +38,11 @@ def test_pade_as_published_is_off_by_what_others_found():
         assert expected / 30 < error < 3 * expected
 
 
-@pytest.mark.parametrize("ratio", ["1", "-0.1", "2"])
-def test_wrong_ratio(ratio):
-    with pytest.raises(ValueError, match=rf"ratio of eigenvalues is in \[0, 1\), got '{ratio}'"):
-        approximation_error("svd-taylor", 2, ratio)
-
-
-def test_tables_of_errors(tmp_path):
-    entries = load_paper().entries
-    for name, expected in {"taylor-degrees": {"taylor": "seen", "near": "seen"}}.items():
-        found = approximation_errors(entries[f"table:{name}"], [], Kept(tmp_path))
-        assert {k: f.outcome for k, f in found.findings[NOWHERE].items()} == expected
-        assert len(found.blocks[0].rows) == 2 * len(TABLES[name].rows)
+def test_a_table_of_errors(tmp_path):
+    entry = load_paper().entries["table:taylor-degrees"]
+    found = approximation_errors(entry, [], Kept(tmp_path))
+    assert {f.outcome for f in found.findings[NOWHERE].values()} == {"seen"}
+    assert len(found.blocks[0].rows) == 2 * len(TABLES["taylor-degrees"].rows)
 
 
 def test_at_or_below_knows_the_printed_digits():

@@ -66,16 +66,12 @@ def test_the_methods_have_the_papers_parameters():
     assert SVDTaylor().degree == SVDPade().degree == value["degree"]
 
 
-def test_numbers_as_printed():
-    assert Cell.number("22.60") == Cell("22.60", 22.6)
-    units = {"22.60": 0.01, "36": 1.0, "9e-19": 1e-19, "3.41e14": 1e12, "5": 1.0}
-    for text, unit in units.items():
-        assert Cell.number(text).unit == pytest.approx(unit)
-    assert Cell.number("/").unit is None
-    assert Cell.number("inf").unit is None
-    for text in ("abc", "", "nan", "1.2.3"):
-        with pytest.raises(ValueError, match="a cell holds a number, 'inf' or '/', got"):
-            Cell.number(text)
+@pytest.mark.parametrize(
+    ("text", "unit"),
+    [("22.60", 0.01), ("36", 1.0), ("9e-19", 1e-19), ("3.41e14", 1e12), ("/", None)],
+)
+def test_units_as_printed(text, unit):
+    assert Cell.number(text).unit == (None if unit is None else pytest.approx(unit))
 
 
 # --------------------------------------------------------------------------------- broken files
@@ -87,12 +83,6 @@ tables:
      rows: [{name: r, method: exact, cells: [1.0, w]}]}
 statements: {s: {value: 1, section: s, text: t}}
 """
-
-
-def test_a_small_file():
-    table = parse_published(GOOD).tables["a"]
-    assert table.cell("r", "x") == Cell("1.0", 1.0)
-    assert table.cell("r", "y") == Cell("w", None)
 
 
 @pytest.mark.parametrize(
