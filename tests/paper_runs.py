@@ -7,10 +7,9 @@ import random
 import zlib
 from pathlib import Path
 
-from rootpool.files import write_atomically
 from rootpool.report import RunFolder
 from rootpool.train import merge, recipe
-from rootpool.train.keys import Event, result_file
+from rootpool.train.study import Event, _train
 from studies.engine.network import all_trials
 from studies.engine.training import Place, Run
 
@@ -80,13 +79,8 @@ def tiny_recipe(family, method, hybrid=False):
     return dataclasses.replace(found, config=merge(found.config, TINY, schedule))
 
 
-def run_here(jobs, folder, workers=None):
-    """What `run_jobs` does, in this process; that of others is tested in test_jobs and test_study."""
-    for key, job in jobs.items():  # first stages come before the runs that need them
-        path = result_file(folder, key, job)
-        if not path.is_file():
-            path.parent.mkdir(parents=True)
-            content = job.work(path.parent, lambda record: None)
-            if content is not None:
-                write_atomically(path, content)
-        yield Event(key, done=True)
+def run_here(left, folder, workers):
+    """What `rootpool.train.study._train_all` does, in this process; that of others is tested in test_study."""
+    for run in left.values():  # first stages come before the runs that need them
+        _train(run, folder)
+        yield Event(run.key, done=True)

@@ -103,7 +103,7 @@ def whole_matrices(features):
         (CovariancePool(64, "isqrt-cov", output="matrix"), whole_matrices),
         (Corners(), Corners()),
     ],
-    ids=str,
+    ids=[*METHODS, "gap", "a value", "a module", "another module"],
 )
 def test_pools_by_name_as_values_and_as_modules(pool, expected):
     torch.manual_seed(0)

@@ -104,7 +104,7 @@ def test_a_place_answers_and_is_drawn(tmp_path):
 def tiny(monkeypatch):
     monkeypatch.setattr(network, "recipe", paper_runs.tiny_recipe)
     monkeypatch.setattr(network, "SPECTRUM_EVERY", 1)
-    monkeypatch.setattr("rootpool.train.study.run_jobs", paper_runs.run_here)
+    monkeypatch.setattr("rootpool.train.study._train_all", paper_runs.run_here)
 
 
 @pytest.mark.slow

@@ -121,7 +121,7 @@ def test_how_often_bounds_are_reached(monkeypatch, tmp_path):
 @pytest.mark.slow
 def test_moments_of_a_training(tmp_path, monkeypatch):
     monkeypatch.setattr(network, "recipe", paper_runs.tiny_recipe)
-    monkeypatch.setattr("rootpool.train.study.run_jobs", paper_runs.run_here)
+    monkeypatch.setattr("rootpool.train.study._train_all", paper_runs.run_here)
     small = Network("patches", seeds=1)
     trials = small.trials(STUDY.runs["ordinary"], published=True)
     runs = list(train(trials, tmp_path).values())
