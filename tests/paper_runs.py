@@ -80,7 +80,7 @@ def tiny_recipe(family, method, hybrid=False):
 
 
 def run_here(left, folder, workers):
-    """What `rootpool.train.study._train_all` does, in this process; that of others is tested in test_study."""
+    """What `rootpool.train.study._train_all` does, in this process."""
     for run in left.values():  # first stages come before the runs that need them
         _train(run, folder)
         yield Event(run.key, done=True)
