@@ -120,6 +120,8 @@ class Run:
             where = {"epoch": self.trainer.current_epoch, "step": self.trainer.global_step}
             self._write_result(started, diverged=where)
             raise
+        if self.trainer.is_global_zero and not (self.output / CONFIG).exists():
+            self._callback(RunRecords).begin()  # a training of no epochs
         if not self.trainer.interrupted:
             self._write_result(started)
 
