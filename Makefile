@@ -17,6 +17,7 @@ CHECK_PATHS := tests/linalg tests/nn tests/test_doctests.py tests/cli
 PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest -q --durations 15 --numprocesses auto --maxprocesses 8 --dist worksteal
 
 SEEDS ?= 20
+SEED ?= 0
 SHARED = --seeds $(SEEDS) --runs runs/record
 
 .DEFAULT_GOAL := help
@@ -56,6 +57,7 @@ lint: $(VENV)/.ready  ## style, format, types, layers
 
 torture: $(VENV)/.ready  ## hostile matrices, feature maps and kills; writes docs/appendix/reliability.md (quarter of an hour)
 	PYTHONPATH=tests $(PY) -m torture --record runs/torture.json
+	PYTHONPATH=tests $(PY) -m torture.fuzz --seed $(SEED) --minutes 2
 	PYTHONPATH=tests $(PY) tests/kills.py --kills 20 --output runs/kills.json
 	$(PY) benchmarks/bits.py --output runs/bits.json
 	$(PY) benchmarks/waits.py --output runs/waits.json

@@ -235,8 +235,8 @@ def check_gradgrad(row: Row) -> None:
     _close(_twice(loss, A, V), _numeric(lambda A: _gradient(loss, A), A, V))
 
 
-def check_jvp(row: Row) -> None:
-    A, loss = row.sample(), _loss(row)
+def check_jvp(row: Row, dtype: torch.dtype = torch.float64) -> None:
+    A, loss = row.sample(dtype), _loss(row)
     V = _direction(A)
     _close(torch.func.jvp(loss, (A,), (V,))[1], _numeric(loss, A, V))
     with torch.autograd.forward_ad.dual_level():
@@ -296,6 +296,7 @@ def check_autocast(row: Row) -> None:
 
 def check_complex(row: Row) -> None:
     check_grad(row, torch.complex128)
+    check_jvp(row, torch.complex128)
 
 
 def check_float32(row: Row) -> None:

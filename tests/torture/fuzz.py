@@ -103,7 +103,7 @@ SMOOTH: dict[str, Function] = {
     "bures_wasserstein": lambda A: A * (1 + bures_wasserstein(A, A * A.mT + eye(A))),
     "frechet_distance": lambda A: A * (1 + frechet_distance(general(A, 7), general(A.mT, 5))),
     "pool exact": pooled("exact"),
-    "pool log": pooled("log"),
+    "pool log": lambda A: gram(pooled("log")(A)),  # a logarithm is not definite
     "pool power": pooled("power"),
     "pool isqrt-cov": pooled("isqrt-cov"),
     "pool minimax": pooled("minimax"),

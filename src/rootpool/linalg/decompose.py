@@ -128,7 +128,7 @@ def _place(k: int, lead: Sequence[int]) -> tuple[int, ...]:
 def _check_symmetric(A: Tensor, caller: str, eps: float) -> None:
     # When a compiled function runs for the first time, torch calls operators in a mode in which lazily
     # conjugated views count as not conjugated.
-    transposed = A.mH.resolve_conj()
+    transposed = A.mH.resolve_conj() if A.is_complex() else A.mH
     if torch.equal(A, transposed):  # one pass, and often so
         return
     if A.dim() == 2 and not A.is_complex() and A.numel() > 0:

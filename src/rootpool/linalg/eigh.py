@@ -149,11 +149,10 @@ def eigh(
     kernel = resolve_rule(rule)
     if not needs_grad(A):
         return EighResult(*eigh_forward(A, "triangle", "eigh", solver_device))
-    known = None
+    known, settled = None, False
     if solver_device is None and isinstance(kernel, Degenerate) and not is_tiny(A):
-        found = decomposed(torch.linalg.eigh, A, lambda pair: kernel.has_no_ties(pair[0]), "eigh")
-        if found is not None:
-            known, settled = found
-            if settled:
-                return EighResult(*known)
+        simple = lambda pair: kernel.has_no_ties(pair[0])  # noqa: E731
+        known, settled = decomposed(torch.linalg.eigh, A, simple, "eigh")
+    if known is not None and settled:
+        return EighResult(*known)
     return EighResult(*apply(_Eigh, A, kernel, solver_device, known))

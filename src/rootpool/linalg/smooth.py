@@ -104,7 +104,7 @@ def differentiable(f: Smooth, A: Tensor) -> Tensor:
 def _linked(f: Smooth, outputs: Saved) -> Saved:
     """What carries the gradient of A, and three factors; a factor that is not there is another one."""
     link, factors = (outputs[-1], outputs[:-1]) if f.link is None else (outputs[f.link], outputs)
-    return link, *factors, *factors[:1] * (3 - len(factors))
+    return link, *factors, *[factors[0]] * (3 - len(factors))
 
 
 class _Value(Differentiable):

@@ -183,13 +183,12 @@ def svd(
     kernel = resolve_rule(rule)
     if not needs_grad(A):
         return SVDResult(*svd_forward(A, full_matrices, solver_device))
-    known = None
+    known, settled = None, False
     if solver_device is None and isinstance(kernel, Degenerate) and not full_matrices:
-        found = decomposed(_thin, A, lambda factors: _is_simple(factors[1], kernel), "svd")
-        if found is not None:
-            known, settled = found
-            if settled:
-                return SVDResult(*known)
+        simple = lambda factors: _is_simple(factors[1], kernel)  # noqa: E731
+        known, settled = decomposed(_thin, A, simple, "svd")
+    if known is not None and settled:
+        return SVDResult(*known)
     return SVDResult(*apply(_SVD, A, kernel, full_matrices, solver_device, known))
 
 
