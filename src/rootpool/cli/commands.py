@@ -21,14 +21,14 @@ class Command:
 
     summary: str
     examples: str
-    arguments: Callable[[argparse.ArgumentParser], None]
+    arguments: Callable[[argparse.ArgumentParser], None] | None
     function: str  # "module:name"; called with the arguments by name, it returns the exit code
     when_stopped: str = ""  # said at Ctrl-C: how to continue
-    group: str = "use"
 
     def fill(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments of this command to its parser."""
-        self.arguments(parser)
+        if self.arguments is not None:
+            self.arguments(parser)
         parser.add_argument(
             "--traceback", action="store_true", help="show where an error came from"
         )
@@ -94,10 +94,6 @@ def _export_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", metavar="FILE", help=files)
 
 
-def _no_arguments(parser: argparse.ArgumentParser) -> None:
-    """Of a command that always does the same."""
-
-
 def _demo_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--output", default="runs/demo", metavar="FOLDER", help="default: %(default)s")
@@ -119,8 +115,6 @@ def _report_arguments(parser: argparse.ArgumentParser) -> None:
 def _completion_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("shell", choices=["bash", "zsh", "tcsh"])
 
-
-AGAIN = "; run the same command again to continue"
 
 COMMANDS = {
     "train": Command(
@@ -164,24 +158,21 @@ COMMANDS = {
     "recipes": Command(
         "list the recipes, with their data, time and hardware",
         "rootpool recipes",
-        _no_arguments,
+        None,
         "rootpool.cli.training:recipes",
-        group="explore",
     ),
     "doctor": Command(
         "print versions and devices and check the numerics: for bug reports",
         "rootpool doctor",
-        _no_arguments,
+        None,
         "rootpool.cli.doctor:doctor",
-        group="explore",
     ),
     "demo": Command(
         "compare the methods on embedded photographs (about four minutes)",
         "rootpool demo\nrootpool demo --seeds 5 --methods all",
         _demo_arguments,
         "rootpool.train.demo:demo",
-        AGAIN,
-        group="explore",
+        "; run the same command again to continue",
     ),
     "completion": Command(
         "print a script that lets a shell complete our commands",
@@ -189,7 +180,6 @@ COMMANDS = {
         "rootpool completion zsh > _rootpool   # in a folder of $fpath",
         _completion_arguments,
         "rootpool.cli.completion:completion",
-        group="explore",
     ),
 }
 
@@ -233,12 +223,9 @@ def build_parser(
 
 
 def add_commands(parser: argparse.ArgumentParser, table: Mapping[str, Command]) -> None:
-    """Add a subparser for every command of a table, listed by group."""
-    groups: dict[str, list[str]] = {}
-    width = max(map(len, table)) + 2
-    subparsers = parser.add_subparsers(metavar="COMMAND", required=True, help=argparse.SUPPRESS)
+    """Add a subparser for every command of a table."""
+    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name, command in table.items():
-        groups.setdefault(command.group, []).append(f"  {name:<{width}}{command.summary}")
         subparser = subparsers.add_parser(
             name,
             help=command.summary,
@@ -247,8 +234,6 @@ def add_commands(parser: argparse.ArgumentParser, table: Mapping[str, Command]) 
             formatter_class=_Formatter,
         )
         command.fill(subparser)
-    listed = (f"{title}:\n" + "\n".join(lines) for title, lines in groups.items())
-    parser.description = "\n\n".join([parser.description or "", *listed])
     parser.usage = "%(prog)s COMMAND ..."
     parser.formatter_class = _Formatter
     parser.set_defaults(commands=table)

@@ -39,11 +39,6 @@ complete -o bashdefault -F _rootpool rootpool
 class _Completed(argparse.ArgumentParser):
     """Tells shtab what values there are. As choices: this parser never reads a command line."""
 
-    def add_subparsers(self, **options: Any) -> Any:
-        return super().add_subparsers(
-            **options | {"help": "what to do"}
-        )  # what is hidden is left out
-
     def add_argument(self, *names: Any, **options: Any) -> argparse.Action:
         action = super().add_argument(*names, **options)
         if action.metavar in WORDS:

@@ -15,7 +15,7 @@ import torch
 import rootpool
 from rootpool.machine import machine
 
-from .selfcheck import Outcome, check_numerics
+from . import selfcheck
 
 __all__ = ["doctor"]
 
@@ -31,16 +31,20 @@ ALGEBRA = re.compile(
 
 def doctor() -> int:
     """Print versions, threads, devices and the outcome of every check; 1 when one fails."""
-    started = time.perf_counter()
-    outcomes = check_numerics(filter(_has_float64, devices()))
+    print(*_describe(environment()), "", "numerics: error <= what is allowed", sep="\n")
+    started, failed, checks = time.perf_counter(), 0, 0
+    for device in filter(_has_float64, devices()):
+        for about in selfcheck.CHECKS:
+            passed, told = selfcheck.run_check(about, device)
+            where = about if device.type == "cpu" else f"{about} ({device})"
+            print(f"  {'pass' if passed else 'FAIL'}  {where:<50}  {told}")
+            failed, checks = failed + (not passed), checks + 1
     seconds = time.perf_counter() - started
-    failed = sum(not outcome.passed for outcome in outcomes)
-    end = f"all {len(outcomes)} checks of the numerics passed in {seconds:.1f} s"
     if failed:
-        end = f"{failed} of {len(outcomes)} checks FAILED: please report it, with all of the above"
-    title = "numerics: error <= what is allowed"
-    print(*_describe(environment()), "", title, *map(_line, outcomes), "", end, sep="\n")
-    return 1 if failed else 0
+        print(f"\n{failed} of {checks} checks FAILED: please report it, with all of the above")
+        return 1
+    print(f"\nall {checks} checks of the numerics passed in {seconds:.1f} s")
+    return 0
 
 
 def environment() -> dict[str, Any]:
@@ -112,11 +116,3 @@ def _describe(about: dict[str, Any]) -> list[str]:
             f"{label:<14}  {text}" for label, text in zip_longest([name], texts, fillvalue="")
         ]
     return lines
-
-
-def _line(outcome: Outcome) -> str:
-    verdict, relation = ("pass", "<=") if outcome.passed else ("FAIL", ">")
-    about = outcome.about if outcome.device == "cpu" else f"{outcome.about} ({outcome.device})"
-    return f"  {verdict}  {about:<50}  " + (
-        outcome.problem or f"{outcome.error:.1g} {relation} {outcome.allowed:.1g}"
-    )

@@ -6,9 +6,7 @@ Each check returns the largest error it met. The right answer comes from algebra
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -16,40 +14,18 @@ from torch import Tensor
 from rootpool.linalg import RULES, eigh, logm, resolve_rule, sqrtm
 from rootpool.nn import covariance_pool
 
-__all__ = ["CHECKS", "Outcome", "check_numerics"]
+__all__ = ["CHECKS", "run_check"]
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """The error of a check on a device, or the problem that prevented it."""
-
-    about: str
-    device: str
-    error: float | None
-    allowed: float
-    problem: str = ""
-
-    @property
-    def passed(self) -> bool:
-        """Whether there is an error and it is small enough."""
-        return self.error is not None and self.error <= self.allowed
-
-
-def check_numerics(devices: Iterable[torch.device]) -> list[Outcome]:
-    """All checks on all devices; an exception is a failure like any other."""
-    return [_outcome(about, device) for device in devices for about in CHECKS]
-
-
-def _outcome(about: str, device: torch.device) -> Outcome:
+def run_check(about: str, device: torch.device) -> tuple[bool, str]:
+    """Whether a check passes on a device, and its error; an exception is a failure like any other."""
     allowed, measure = CHECKS[about]
     try:
         error = measure(device)
     except Exception as raised:
-        problem = f"{type(raised).__name__}: {' '.join(str(raised).split())}"
-        return Outcome(about, str(device), None, allowed, problem)
-    if math.isfinite(error):
-        return Outcome(about, str(device), error, allowed)
-    return Outcome(about, str(device), None, allowed, f"the result is off by {error}")
+        return False, f"{type(raised).__name__}: {' '.join(str(raised).split())}"
+    passed = error <= allowed  # what is not a number is not
+    return passed, f"{error:.1g} {'<=' if passed else 'not <='} {allowed:.1g}"
 
 
 # --------------------------------------------------------------------------------------------------

@@ -159,16 +159,13 @@ def _write(found: Iterable[tuple[Any, Any]], path: str) -> None:
 def export(checkpoint: str, output: str | None) -> int:
     """Write the network of a run as ONNX or as a program of torch.export, and check it."""
     _check_exists(checkpoint)
-    path = Path(output or _default_export(checkpoint))
-    if path.suffix not in (".onnx", ".pt2"):
-        raise SettingsError(f"--output must end in .onnx or .pt2, got {path}")
-
     from rootpool.train.evaluation import load_run
     from rootpool.train.export import export_run
 
     run = load_run(checkpoint)
     trained = run.module.pooling
-    done = export_run(run, path)
+    folder = Path(checkpoint) if os.path.isdir(checkpoint) else Path(checkpoint).parent
+    done = export_run(run, output or folder / "model.onnx")
     size = " x ".join(map(str, done.shape))
     print(f"{done.path}: images of {size} to {len(run.classes)} classes, any batch size")
     if done.method != trained:
@@ -177,11 +174,6 @@ def export(checkpoint: str, output: str | None) -> int:
         f"logits differ from the network's by at most {done.difference:.1e} of {done.largest:.3g}"
     )
     return 0
-
-
-def _default_export(checkpoint: str) -> Path:
-    path = Path(checkpoint)
-    return path / "model.onnx" if path.is_dir() else path.with_name("model.onnx")
 
 
 def _check_exists(checkpoint: str) -> None:

@@ -9,9 +9,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .accuracy import AccuracyDifference, accuracy_difference, difference_by_seed
+    from .accuracy import AccuracyDifference, difference_by_seed
     from .blocks import (
-        TONES,
         Block,
         Code,
         Details,
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from .photographs import Photographs, draw_examples, draw_pairs
     from .records import Record, read_records, write_records
     from .run_report import runs_page
-    from .runs import RunFolder, RunGroup, flatten, group_runs, read_run, read_yaml
+    from .runs import RunFolder, RunGroup, group_runs, read_run
     from .spectrum import covariance_eigenvalues, spectrum_statistics
     from .statistics import (
         Comparison,
@@ -37,13 +36,11 @@ if TYPE_CHECKING:
         describe,
         holm,
         paired_difference,
-        verdict,
     )
     from .table import Cell, Table
     from .text import Link, Mono, Number, Strong, Text
 
 __all__ = [
-    "TONES",
     "AccuracyDifference",
     "Block",
     "Cell",
@@ -68,7 +65,6 @@ __all__ = [
     "Strong",
     "Table",
     "Text",
-    "accuracy_difference",
     "anchor",
     "compare",
     "comparison_table",
@@ -77,16 +73,13 @@ __all__ = [
     "difference_by_seed",
     "draw_examples",
     "draw_pairs",
-    "flatten",
     "group_runs",
     "holm",
     "paired_difference",
     "read_records",
     "read_run",
-    "read_yaml",
     "runs_page",
     "spectrum_statistics",
-    "verdict",
     "write_records",
 ]
 

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 __all__ = [
     "NORMAL",
     "AccuracyDifference",
-    "accuracy_difference",
     "difference_by_seed",
     "recognised",
 ]
@@ -42,31 +41,6 @@ class AccuracyDifference:
         return NORMAL * self.images_error
 
 
-def accuracy_difference(ours: Right, theirs: Right) -> AccuracyDifference:
-    r"""Compare two classifiers by the images that they classify correctly, for the same seeds.
-
-    With :math:`d_{si} \in \{-1, 0, 1\}` for seed s and image i the difference is their mean. The
-    two errors are those of the mean over images of :math:`\bar d_{\cdot i}` and of the mean over
-    seeds of :math:`\bar d_{s \cdot}`. With one seed the second error is not known and counts as 0.
-
-    Args:
-        ours: ``(seeds, images)``.
-        theirs: the same shape, in the same order.
-
-    >>> accuracy_difference(
-    ...     np.array([[1, 1, 1, 0]], bool), np.array([[1, 0, 1, 0]], bool)
-    ... ).difference
-    25.0
-    """
-    if ours.shape != theirs.shape or ours.ndim != 2 or ours.size == 0:
-        raise ValueError(
-            "expected two arrays (seeds, images) of the same shape, got "
-            f"{ours.shape} and {theirs.shape}"
-        )
-    d = 100 * (ours.astype(float) - theirs)
-    return AccuracyDifference(float(d.mean()), _error(d.mean(0)), _error(d.mean(1)))
-
-
 def recognised(images: int, missed: Sequence[int]) -> Right:
     """Which of so many images were recognised, given those that were not.
 
@@ -81,12 +55,22 @@ def recognised(images: int, missed: Sequence[int]) -> Right:
 def difference_by_seed(
     ours: Mapping[int, Right], theirs: Mapping[int, Right]
 ) -> AccuracyDifference | None:
-    """Compare two classifiers over the seeds that both have; None without one, or for other images."""
+    r"""Compare two classifiers by the images that they recognise, over the seeds that both have.
+
+    With :math:`d_{si} \in \{-1, 0, 1\}` for seed s and image i the difference is their mean. The
+    two errors are those of the mean over images of :math:`\bar d_{\cdot i}` and of the mean over
+    seeds of :math:`\bar d_{s \cdot}`. With one seed the second error is not known and counts as 0.
+    None without a common seed, or for other images.
+
+    >>> difference_by_seed({0: recognised(4, [3])}, {0: recognised(4, [1, 3])}).difference
+    25.0
+    """
     seeds = sorted(ours.keys() & theirs.keys())
     if not seeds or len({len(side[seed]) for side in (ours, theirs) for seed in seeds}) > 1:
         return None
     first, second = (np.stack([side[seed] for seed in seeds]) for side in (ours, theirs))
-    return accuracy_difference(first, second)
+    d = 100 * (first.astype(float) - second)
+    return AccuracyDifference(float(d.mean()), _error(d.mean(0)), _error(d.mean(1)))
 
 
 def _error(values: NDArray[np.float64]) -> float:

@@ -52,14 +52,12 @@ class Page:
         sections = rendering.sections if len(rendering.sections) >= FEWEST_SECTIONS else ()
         return frame(title=self.title, lead=lead, body=body, footer=footer, sections=sections)
 
-    def markdown(self) -> str:
-        """The page as Markdown, whose pictures :meth:`write_markdown` puts beside it."""
-        return self._markdown(Rendering("pictures/"))
-
     def _body(self, rendering: Rendering) -> str:
         return "\n\n".join(part for b in self.blocks if (part := b.markdown(rendering)))
 
-    def _markdown(self, rendering: Rendering) -> str:
+    def markdown(self, rendering: Rendering | None = None) -> str:
+        """The page as Markdown; its pictures are left in ``rendering``."""
+        rendering = Rendering("pictures/") if rendering is None else rendering
         parts = [f"# {to_markdown(self.title)}", to_markdown(self.lead), self._body(rendering)]
         parts += ["---", to_markdown(self.footer)] if self.footer else []
         return "\n\n".join(part for part in parts if part) + "\n"
@@ -72,7 +70,7 @@ class Page:
         """Write ``report.md``, and its pictures to ``report-pictures/``."""
         path = Path(path)
         rendering = Rendering(f"{path.stem}-pictures/")
-        text = self._markdown(rendering)
+        text = self.markdown(rendering)
         for name, figure in rendering.pictures.items():
             write_atomically(path.parent / name, standalone_svg(figure))
         return write_atomically(path, text)

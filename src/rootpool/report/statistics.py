@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean, stdev
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 from scipy import stats
 
@@ -30,8 +30,9 @@ __all__ = [
     "holm",
     "paired_difference",
     "show_p",
-    "verdict",
 ]
+
+ALPHA = 0.05  # intervals cover the mean with 95 % confidence
 
 
 @dataclass(frozen=True)
@@ -46,12 +47,11 @@ class PairedDifference:
     high: float | None
     p_value: float | None
     n: int
-    confidence: float = 0.95
 
     @property
     def clear(self) -> bool:
         """Whether the interval does not contain zero."""
-        return self.p_value is not None and self.p_value < 1 - self.confidence
+        return self.p_value is not None and self.p_value < ALPHA
 
     @property
     def reach(self) -> float | None:
@@ -63,13 +63,11 @@ class PairedDifference:
         """Standard deviation of the differences of pairs; None where there is no interval."""
         if self.reach is None:
             return None
-        return self.reach / student_factor(self.n, self.confidence) * math.sqrt(self.n)
+        return self.reach / student_factor(self.n) * math.sqrt(self.n)
 
 
-def paired_difference(
-    a: Iterable[float], b: Iterable[float], confidence: float = 0.95
-) -> PairedDifference:
-    """Mean of ``a - b`` by Student's t for paired values.
+def paired_difference(a: Iterable[float], b: Iterable[float]) -> PairedDifference:
+    """Mean of ``a - b`` by Student's t for paired values, with its 95 % interval.
 
     Differences that are equal up to rounding count as equal. Student's t would call them certain, but they
     only mean that there are few seeds or coarse values (errors are whole numbers of images).
@@ -83,8 +81,6 @@ def paired_difference(
         raise ValueError(
             f"pairs need the same number of values on both sides, got {len(a)} and {len(b)}"
         )
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence must be between 0 and 1, got {confidence}")
     bad = [value for value in a + b if not math.isfinite(value)]
     if bad:
         raise ValueError(
@@ -96,10 +92,10 @@ def paired_difference(
     mean = fmean(differences)
     mean = 0.0 if abs(mean) <= rounding else mean
     if n == 1 or stdev(differences) / math.sqrt(n) <= rounding:
-        return PairedDifference(mean, None, None, None, n, confidence)
+        return PairedDifference(mean, None, None, None, n)
     test = stats.ttest_rel(a, b)
-    low, high = map(float, test.confidence_interval(confidence))
-    return PairedDifference(mean, low, high, float(test.pvalue), n, confidence)
+    low, high = map(float, test.confidence_interval(1 - ALPHA))
+    return PairedDifference(mean, low, high, float(test.pvalue), n)
 
 
 def detectable_difference(spread: float, n: int, power: float = 0.8) -> float:
@@ -116,9 +112,9 @@ def detectable_difference(spread: float, n: int, power: float = 0.8) -> float:
     return (student_factor(n) + float(stats.t(n - 1).ppf(power))) * spread / math.sqrt(n)
 
 
-def student_factor(n: int, confidence: float = 0.95) -> float:
-    """Half the width of a confidence interval over n pairs, in standard errors."""
-    return float(stats.t(n - 1).ppf((1 + confidence) / 2))
+def student_factor(n: int) -> float:
+    """Half the width of a 95 % interval over n pairs, in standard errors."""
+    return float(stats.t(n - 1).ppf(1 - ALPHA / 2))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -153,7 +149,7 @@ class Comparison:
     @property
     def clear(self) -> bool:
         """Whether the difference is significant after the correction."""
-        return self.corrected_p is not None and self.corrected_p < 1 - self.difference.confidence
+        return self.corrected_p is not None and self.corrected_p < ALPHA
 
     def record(self) -> dict[str, Any]:
         """A row for ``plots.paired_differences``, a table or a file."""
@@ -168,7 +164,6 @@ class Comparison:
 
 
 Result: TypeAlias = PairedDifference | Comparison
-Better: TypeAlias = Literal["lower", "higher"]
 
 
 def compare(
@@ -209,8 +204,8 @@ def compare(
     ]
 
 
-def describe(result: Result, better: Better = "lower") -> str:
-    """The result of a comparison in one sentence.
+def describe(result: Result) -> str:
+    """The result of a comparison in one sentence; lower is better.
 
     >>> describe(paired_difference([11.0, 12.1, 10.9], [13.0, 14.0, 13.1]))
     'better by 2.03 ± 0.38 points (95 % interval, 3 seeds, p = 0.0019)'
@@ -218,22 +213,14 @@ def describe(result: Result, better: Better = "lower") -> str:
     'better by 2.00 points in the only seed; without any spread it cannot be told from noise'
     """
     d = _difference(result)
-    side, size = _side(d, better), f"{abs(d.mean):.2f}"
+    side, size = _side(d), f"{abs(d.mean):.2f}"
     if d.reach is None:
         what = f"{side} by {size} points" if d.mean else side
         where = "the only seed" if d.n == 1 else f"each of {d.n} seeds"
         return f"{what} in {where}; without any spread it cannot be told from noise"
     noise = "" if result.clear else "within noise: "
-    basis = f"{100 * d.confidence:g} % interval, {d.n} seeds, {_significance(result)}"
+    basis = f"95 % interval, {d.n} seeds, {_significance(result)}"
     return f"{noise}{side} by {size} ± {d.reach:.2f} points ({basis})"
-
-
-def verdict(result: Result, better: Better = "lower") -> str:
-    """A cell of a table: better, worse, equal, within noise, or spread not known."""
-    d = _difference(result)
-    if d.p_value is None:
-        return "spread not known"
-    return _side(d, better) if result.clear else "within noise"
 
 
 def show_p(p_value: float | None) -> str:
@@ -251,10 +238,16 @@ def _difference(result: Result) -> PairedDifference:
     return result.difference if isinstance(result, Comparison) else result
 
 
-def _side(d: PairedDifference, better: Better) -> str:
+def _side(d: PairedDifference) -> str:
     if d.mean == 0:
         return "equal"
-    return "better" if (d.mean < 0) == (better == "lower") else "worse"
+    return "better" if d.mean < 0 else "worse"
+
+
+def _verdict(result: Comparison) -> str:
+    if result.difference.p_value is None:
+        return "spread not known"
+    return _side(result.difference) if result.clear else "within noise"
 
 
 def _significance(result: Result) -> str:
@@ -266,15 +259,13 @@ def _significance(result: Result) -> str:
 
 def comparison_table(
     comparisons: Sequence[Comparison],
-    better: Better = "lower",
     caption: Text = "",
     over_images: Mapping[str, float] | None = None,
 ) -> Table:
     """One row per comparison: difference in points, interval, p-value and verdict.
 
     Args:
-        comparisons: of runs with baselines.
-        better: which side is.
+        comparisons: of runs with baselines; lower is better.
         caption: of the table.
         over_images: by run, half the width of the interval over other images; a column of its own.
     """
@@ -292,5 +283,5 @@ def comparison_table(
         columns["over images"] = [None if r is None else f"± {r:.2f}" for r in known]
     columns[p] = [show_p(c.corrected_p).removeprefix("= ") for c in comparisons]
     columns["seeds"] = [c.difference.n for c in comparisons]
-    columns["verdict"] = [verdict(c, better) for c in comparisons]
+    columns["verdict"] = [_verdict(c) for c in comparisons]
     return Table(list(columns), list(zip(*columns.values(), strict=True)), caption)

@@ -1,7 +1,7 @@
 """Plots: records in, figures out. A method has the same colour and marker in every plot.
 
 A record is a mapping with ``run``, the drawn values and, where they apply, the tags ``method``, ``protocol``
-and ``seed``. Every function takes ``width`` in inches; text has the same size at each width.
+and ``seed``.
 """
 
 from __future__ import annotations

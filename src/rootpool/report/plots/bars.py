@@ -23,8 +23,6 @@ def dots_with_spread(
     rows: Sequence[Record],
     value: str = "val_error",
     label: str = "validation error, %",
-    *,
-    width: float = WIDE,
 ) -> Figure:
     """A dot per seed, and the mean and standard deviation of each run, smallest mean on top.
 
@@ -33,14 +31,13 @@ def dots_with_spread(
             where they apply; runs of another protocol than standalone are hollow.
         value: which number to draw.
         label: of the axis.
-        width: inches.
     """
     finite = [row for row in checked(rows, "run", value) if math.isfinite(row[value])]
     runs = defaultdict(list)
     for row in finite:
         runs[row["run"]].append(row[value])
     order = sorted(runs, key=lambda run: fmean(runs[run]))
-    figure, axes = _horizontal(order, width)
+    figure, axes = _horizontal(order)
     looks = run_styles(finite)
     for place, run in enumerate(order):
         values, (colour, marker, line) = runs[run], looks[run]
@@ -61,9 +58,7 @@ def dots_with_spread(
 
 
 @styled
-def paired_differences(
-    rows: Sequence[Record], label: str = "difference, points", *, width: float = WIDE
-) -> Figure:
+def paired_differences(rows: Sequence[Record], label: str = "difference, points") -> Figure:
     """Mean differences with their confidence intervals and the zero line, smallest on top.
 
     A marker is filled where ``clear`` is true (for example after a correction for many comparisons) or,
@@ -73,10 +68,9 @@ def paired_differences(
         rows: mappings with ``label``, ``mean``, ``low``, ``high`` and, where they apply, ``clear`` and
             ``method``, which colours them.
         label: of the axis; say there which side is better.
-        width: inches.
     """
     rows = sorted(checked(rows, "label", "mean", "low", "high"), key=lambda row: row["mean"])
-    figure, axes = _horizontal([row["label"] for row in rows], width)
+    figure, axes = _horizontal([row["label"] for row in rows])
     axes.axvline(0, color=INK, linewidth=1)
     looks = _by_method(rows, Style(INK, "o"))
     for place, (row, style) in enumerate(zip(rows, looks, strict=True)):
@@ -97,16 +91,13 @@ def paired_differences(
 
 
 @styled
-def speed_bars(
-    rows: Sequence[Record], value: str = "milliseconds", unit: str = "ms", *, width: float = WIDE
-) -> Figure:
+def speed_bars(rows: Sequence[Record], value: str = "milliseconds", unit: str = "ms") -> Figure:
     """Times on a logarithmic axis, fastest on top, each with its ratio to the fastest.
 
     Args:
         rows: mappings with ``label`` and the value; ``method`` colours them.
         value: which number to draw.
         unit: of that number.
-        width: inches.
     """
     rows = sorted(checked(rows, "label", value), key=lambda row: row[value])
     times = [row[value] for row in rows]
@@ -116,7 +107,7 @@ def speed_bars(
         )
     texts = [f"{time:.3g} {unit} ({time / times[0]:.3g}×)" for time in times]
     texts[0] = f"{times[0]:.3g} {unit}"
-    figure, axes = _horizontal([row["label"] for row in rows], width)
+    figure, axes = _horizontal([row["label"] for row in rows])
     colours = [style.colour for style in _by_method(rows, Style(BAR, "o"))]
     bars = axes.barh(range(len(rows)), times, height=0.5, color=colours)
     axes.bar_label(bars, texts, padding=4, fontsize=8, color=MUTED)
@@ -133,11 +124,11 @@ def _by_method(rows: Sequence[Record], otherwise: Style) -> list[Style]:
     return [looks.get(row.get("method", ""), otherwise) for row in rows]
 
 
-def _horizontal(labels: Sequence[str], width: float) -> tuple[Figure, Axes]:
+def _horizontal(labels: Sequence[str]) -> tuple[Figure, Axes]:
     """Axes with one place per name, the first on top."""
-    wrapped = [fit(label, 0.47 * width, lines=2) for label in labels]
+    wrapped = [fit(label, 0.47 * WIDE, lines=2) for label in labels]
     lines = sum(1 + label.count("\n") for label in wrapped)
-    figure = Figure(figsize=(width, 0.6 + 0.13 * len(labels) + 0.16 * lines), layout="constrained")
+    figure = Figure(figsize=(WIDE, 0.6 + 0.13 * len(labels) + 0.16 * lines), layout="constrained")
     axes = figure.add_subplot()
     axes.set_yticks(range(len(labels)), wrapped)
     axes.set_ylim(len(labels) - 0.4, -0.6)

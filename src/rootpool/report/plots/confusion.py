@@ -16,19 +16,16 @@ COUNTED = 16  # classes whose counts fit into it
 
 
 @styled
-def confusion_matrix(
-    counts: Sequence[Sequence[int]], classes: Sequence[str], *, width: float = WIDE
-) -> Figure:
+def confusion_matrix(counts: Sequence[Sequence[int]], classes: Sequence[str]) -> Figure:
     """Shares of the images of each class (rows) that were taken for each class (columns).
 
     Args:
         counts: images by true class and predicted class.
         classes: names, in the same order.
-        width: inches.
     """
     table = np.asarray(counts, dtype=float)
     shares = table / np.maximum(table.sum(1, keepdims=True), 1)
-    figure = Figure(figsize=(width, 0.9 * width), layout="constrained")
+    figure = Figure(figsize=(WIDE, 0.9 * WIDE), layout="constrained")
     axes = figure.add_subplot()
     axes.grid(visible=False)
     picture = axes.imshow(100 * shares, cmap="Blues", vmin=0, vmax=100)

@@ -41,7 +41,6 @@ def learning_curves(
     *,
     x: str = "epoch",
     panels: bool = False,
-    width: float = WIDE,
 ) -> Figure:
     """One line per run: the mean over its seeds in a band of one standard deviation; hybrid dashed.
 
@@ -55,16 +54,15 @@ def learning_curves(
         decay_epochs: first epochs with a lower learning rate.
         x: ``"epoch"`` or ``"step"``.
         panels: for many methods: a panel for each, with the others in grey behind it.
-        width: inches.
     """
     lines, missing = collect(records, x, value)
     looks = run_styles(records)
     method_of = {run: method if panels else "" for run, method, _ in map(tags, records)}
     methods = list(dict.fromkeys(method_of[line.run] for line in lines)) or [""]
-    columns = min(len(methods), max(1, round(width / 2.2)))
+    columns = min(len(methods), max(1, round(WIDE / 2.2)))
     rows = math.ceil(len(methods) / columns)
     height = 0.9 + 1.7 * rows if panels else 4.0
-    figure = Figure(figsize=(width, height), layout="constrained")
+    figure = Figure(figsize=(WIDE, height), layout="constrained")
     grid = list(figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).flat)
     for axes, method in zip(grid, methods, strict=False):
         for line in lines:
@@ -73,7 +71,7 @@ def learning_curves(
         own = [line for line in lines if method_of[line.run] == method]
         handles = _draw_lines(axes, own, looks)
         changes = _mark_changes(axes, switch_epoch, decay_epochs)
-        axes.set_title(fit(method, width / columns - 0.4), loc="left")
+        axes.set_title(fit(method, WIDE / columns - 0.4), loc="left")
         axes.xaxis.set_major_locator(MaxNLocator(4 if panels else "auto", integer=True))
     for axes in grid[len(methods) :]:
         axes.set_visible(False)
@@ -82,7 +80,7 @@ def learning_curves(
         protocols = {protocol: looks[run].line for run, _, protocol in map(tags, records)}
         handles = {name: Line2D([], [], color=MUTED, linestyle=s) for name, s in protocols.items()}
     below(figure, x, *_remarks(lines, missing))
-    legend(figure, handles | changes, width)
+    legend(figure, handles | changes, WIDE)
     return figure
 
 
