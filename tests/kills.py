@@ -1,7 +1,8 @@
 """kill -9 at random moments of a job, which is then started again: is its end the same to the bit?
 
-The job caches features of images, and trains a network with a checkpoint every other step.
-`python tests/kills.py` kills it 20 times and writes what happened to a JSON file.
+The job caches features of images and trains a head on them, and then trains a network, both with a
+checkpoint every other step. `python tests/kills.py` kills it 20 times and writes what happened to a JSON
+file.
 """
 
 from __future__ import annotations
@@ -17,23 +18,17 @@ import signal
 import tempfile
 import time
 import warnings
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import nn
-from torchvision.transforms import v2
-
 from images import make_image_tree
 from rootpool.files import write_atomically
 from rootpool.machine import machine
-from rootpool.models.stages import Stages
 from rootpool.train.checkpoints import AtomicCheckpointIO
-from rootpool.train.features import cache_features, extract
+from rootpool.train.features import extract
 from rootpool.train.module import PooledTraining
 from small_runs import assert_same_state, final, run
 
@@ -72,17 +67,35 @@ class Kill:
 # The job, in a process of its own
 
 
-def network() -> Stages:
-    torch.manual_seed(0)
-    layer = nn.Sequential(nn.Conv2d(3, 6, 3, stride=2), nn.BatchNorm2d(6), nn.ReLU())
-    return Stages(nn.Sequential(OrderedDict(layer=layer)), ["layer"], image_size=20)
+def head(data: Path, folder: Path) -> dict[str, Any]:
+    """The settings of a head on cached features of two stages."""
+    return {
+        "model": {
+            "backbone": "test_resnet",
+            "branches": [
+                {"stage": "layer1", "reduction": 4},
+                {"stage": "average", "method": "gap"},
+            ],
+            "length": 2.0,
+            "freeze": "backbone",
+        },
+        "data": {
+            "root": str(data),
+            "resize": 32,
+            "crop": 32,
+            "cache": str(folder / "cache"),
+            "views": 2,
+            "batch_size": 16,
+            "workers": 0,
+        },
+        "trainer": {"max_epochs": 2, "accelerator": "cpu", "num_sanity_val_steps": 0},
+        "save_every": 2,
+    }
 
 
 def job(data: Path, folder: Path) -> None:
     """Do what is left to do in a folder."""
-    files = sorted((data / "train").rglob("*.jpg"))
-    transform = v2.Compose([v2.ToImage(), v2.ToDtype(torch.float32, scale=True)])
-    cache_features(network(), files, transform, folder / "cache", batch_size=1, progress=False)
+    run(folder / "head", resume=True, config=head(data, folder))
     run(folder / "run", resume=True)
 
 
@@ -172,10 +185,11 @@ def kill_and_resume(
 
 def difference(folder: Path, reference: Path) -> str:
     """What is not the same after two jobs; empty if nothing."""
-    try:
-        assert_same_state(final(folder / "run"), final(reference / "run"))
-    except AssertionError as error:
-        return str(error)
+    for name in ("head", "run"):
+        try:
+            assert_same_state(final(folder / name), final(reference / name))
+        except AssertionError as error:
+            return f"{name}: {error}"
     caches = [sorted((f / "cache").rglob("*.npy")) for f in (folder, reference)]
     if [path.read_bytes() for path in caches[0]] != [path.read_bytes() for path in caches[1]]:
         return "the cache has other features"

@@ -5,8 +5,14 @@ import timm
 import torch
 from torch import nn
 
-from rootpool.models import PooledClassifier, Stages
-from rootpool.nn import BranchPool, CovariancePool, Length
+from rootpool.models import (
+    PooledClassifier,
+    Stages,
+    create_model,
+    load_checkpoint,
+    save_checkpoint,
+)
+from rootpool.nn import Branch, BranchPool, CovariancePool, Length, MatrixPower, set_method
 
 
 def network(name="resnet18", **options):
@@ -139,3 +145,85 @@ def test_stage_without_a_map():
     model = network("vit_tiny_patch16_224")
     with pytest.raises(ValueError, match=r"'blocks.3' does not give a feature map .* got \(1, 197"):
         Stages(model, ["blocks.3"])
+
+
+# --------------------------------------------------------------------------------------------------
+# Networks with branches
+
+TINY = "test_resnet"
+BRANCHES = [
+    Branch("layer2", MatrixPower(0.3), 4, Length(2.0)),
+    Branch("average", "gap", scaling=Length(3.0, power=0.5)),
+    Branch("layer2", "covariance"),
+    Branch("last", "exact", 5),
+]
+
+
+def test_branches_pool_the_maps_of_their_stages():
+    torch.manual_seed(0)
+    model = create_model(TINY, BRANCHES, num_classes=3).eval()
+    plain = network(TINY).eval()
+    plain.load_state_dict(
+        {
+            name.removeprefix("network.body."): value
+            for name, value in model.backbone.state_dict().items()
+        }
+    )
+    seen = hooked(plain, ["layer2"], images(64))
+    seen["average"] = seen["last"].mean((2, 3), keepdim=True)
+    stages = [branch.stage for branch in BRANCHES]
+    vectors = [pool(seen[stage]) for stage, pool in zip(stages, model.pool.pools, strict=True)]
+    assert torch.allclose(model.classifier(torch.cat(vectors, 1)), model(images(64)), atol=1e-5)
+    lengths = [float(vector.norm(dim=1).mean().detach()) for vector in vectors[:2]]
+    assert lengths == pytest.approx([2, 3])
+    assert [tuple(vector.shape) for vector in vectors] == [(2, 10), (2, 96), (2, 1176), (2, 15)]
+    assert model.num_features == sum(model.backbone.channels.values())
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "model.pt"])
+def test_a_file_describes_its_branches(tmp_path, file):
+    model = create_model(TINY, BRANCHES, num_classes=3).eval()
+    save_checkpoint(model, tmp_path / file)
+    again = load_checkpoint(tmp_path / file).eval()
+    assert again.spec == model.spec
+    assert torch.equal(again(images(64)), model(images(64)))
+    set_method(model, "svd-pade")  # as a hybrid training does
+    save_checkpoint(model, tmp_path / file)
+    asked = {"SVDPade(degree=100)": {}, "Exact()": {"pool": "exact"}}
+    for method, options in asked.items():
+        found = load_checkpoint(tmp_path / file, **options).spec.pool
+        assert [str(branch.pool) for branch in found] == [method, "gap", method, method]
+
+
+def test_branches_of_a_transformer():
+    branches = [Branch("blocks.1", reduction=4), Branch("average", "gap")]
+    model = create_model("vit_tiny_patch16_224", branches, 3, depth=2, img_size=32).eval()
+    maps = model.forward_features(images(32))
+    assert {stage: map.shape[1:] for stage, map in maps.items()} == {
+        "blocks.1": (192, 4),  # without the class token
+        "average": (192, 1, 1),
+    }
+    last = create_model("vit_tiny_patch16_224", num_classes=3, depth=2, img_size=32).eval().backbone
+    last.load_state_dict(
+        {
+            name.removeprefix("network."): value
+            for name, value in model.backbone.state_dict().items()
+        }
+    )
+    expected = last(images(32)).mean(-1)
+    assert torch.allclose(maps["average"].flatten(1), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"reduction": 4}, "reduction is for pools given by name; set it in the pool itself"),
+        ({"scaling": Length(1.0), "tokens": "class+patches"}, "tokens, scaling is for pools given"),
+        ({"pool": [Branch("layer9")]}, "unknown module of ResNet 'layer9'"),
+        ({"pool": [Branch("layer1", "exakt")]}, "unknown method 'exakt'; did you mean exact"),
+        ({"pool": []}, "one or more different names, got"),
+    ],
+)
+def test_branches_that_cannot_be(options, message):
+    with pytest.raises(ValueError, match=message):
+        create_model(TINY, **{"pool": [Branch("layer1")], "num_classes": 2, **options})

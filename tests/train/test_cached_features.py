@@ -35,7 +35,7 @@ BEHIND = {
 def config(images, tmp_path, request):
     return {
         "model": {
-            "backbone": "resnet10t",
+            "backbone": "test_resnet",
             "method": "exact",
             "reduction": 8,
             "lr": 0.05,
@@ -130,7 +130,7 @@ def test_a_study_computes_features_once(config, tmp_path, monkeypatch):
         ),
         (
             {"model": {"branches": [{"stage": "average"}], "freeze": "backbone"}},
-            "leave one position of the map of resnet10t",
+            "leave one position of the map of test_resnet",
         ),
         ({"model": {"branches": [{"method": "gap"}]}}, "model.branches needs model.branches.stage"),
         ({"data": {"views": 0}}, "data.views must be at least 1, got 0"),
@@ -162,7 +162,7 @@ def test_hold_out():
 def test_choices_are_made_without_the_test_images(tmp_path):
     root = make_cub(tmp_path / "cub")
     data = {"root": str(root), "hold_out": True, "val_share": 0.5, "crop": 32, "resize": 32}
-    config = {"model": {"backbone": "resnet10t"}, "data": {**data, "batch_size": 2}}
+    config = {"model": {"backbone": "test_resnet"}, "data": {**data, "batch_size": 2}}
     from rootpool.train.run import build
 
     held = build(resolve(config))[1].splits

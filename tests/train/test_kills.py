@@ -16,8 +16,9 @@ def test_killed_jobs_end_as_if_nothing_had_been(tmp_path):
     assert [kill.problem for kill in found] == ["", ""]
     # With another end, the comparison says so.
     shutil.copytree(tmp_path / "0", tmp_path / "other")
-    head = torch.load(tmp_path / "0" / "head.pt", weights_only=True)
-    head["1.bias"][0] += 1e-7
-    torch.save(head, tmp_path / "other" / "head.pt")
+    head = tmp_path / "other" / "head" / "last.ckpt"
+    state = torch.load(head, weights_only=True)
+    state["state_dict"]["model.classifier.bias"][0] += 1e-7
+    torch.save(state, head)
     problem = kills.difference(tmp_path / "other", tmp_path / "reference")
-    assert problem == "the head has other weights"
+    assert problem.startswith("head: state_dict/model.classifier.bias:")

@@ -126,7 +126,9 @@ def _make(
         )
     spec = ModelSpec.from_json(rest[_SPEC])
     refuse_hub(spec.name)
-    asked = {} if pool is None else {"pool": pool}
+    asked: dict[str, Any] = {} if pool is None else {"pool": pool}
+    if pool is not None and isinstance(spec.pool, tuple):
+        asked["pool"] = [b if b.pool == "gap" else replace(b, pool=pool) for b in spec.pool]
     arguments = {**vars(spec), **asked, **spec.options, **options}
     del arguments["options"]
     with torch.device("meta"):  # without memory: first check that the description fits the weights

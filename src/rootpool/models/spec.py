@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
@@ -48,13 +48,7 @@ class ModelSpec:
         """Text that :meth:`from_json` reads."""
         always = ("name", "pool", "num_classes", "reduction", "options")
         try:
-            described = {
-                "pool": _describe(self.pool),
-                "compute_dtype": self.compute_dtype
-                and str(self.compute_dtype).removeprefix("torch."),
-                "scaling": _describe_scaling(self.scaling),
-            }
-            values = {**vars(self), **described}
+            values = _plain(vars(self))
             return json.dumps({k: v for k, v in values.items() if k in always or v != _DEFAULTS[k]})
         except TypeError as error:
             raise TypeError(
@@ -66,11 +60,10 @@ class ModelSpec:
     def from_json(cls, text: str) -> ModelSpec:
         """Read the text that :meth:`to_json` wrote; options that would fetch other files are dropped."""
         try:
-            values = json.loads(text)
-            spec = cls(**_read(values))
+            spec = cls(**_read(dict(json.loads(text))))
             if not isinstance(spec.name, str) or not isinstance(spec.options, dict):
                 raise TypeError("name must be text and options a dictionary")
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+        except (ValueError, LookupError, TypeError, RecursionError) as error:
             raise ValueError(
                 f"{text[:200]!r} does not say how a network was made: {error!r}"
             ) from error
@@ -78,24 +71,33 @@ class ModelSpec:
         return replace(spec, options=options)
 
 
-# Values that are not JSON, from what stands for them.
-_READ: dict[str, Callable[[Any], Any]] = {
-    "compute_dtype": lambda name: {"float32": torch.float32, "float64": torch.float64}[name],
-    "scaling": lambda pair: {"Factor": Factor, "Length": Length}[pair[0]](**pair[1]),
-    "pool": lambda found: (
-        resolve_pool(found[0], **found[1])
-        if isinstance(found[0], str)
-        else tuple(Branch(**_read(branch)) for branch in found)
-    ),
-}
 _DEFAULTS = {field.name: field.default for field in fields(ModelSpec)}
+_DTYPES = {None: None, "float32": torch.float32, "float64": torch.float64}
+_SCALINGS = {"Factor": Factor, "Length": Length}
 
 
-def _read(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        key: _READ[key](value) if key in _READ and value is not None else value
-        for key, value in values.items()
-    }
+def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a spec, or of one of its branches, as JSON has them."""
+    plain: dict[str, Any] = {"pool": _describe(values["pool"])}
+    if values.get("compute_dtype") is not None:
+        plain["compute_dtype"] = str(values["compute_dtype"]).removeprefix("torch.")
+    if values["scaling"] is not None:
+        plain["scaling"] = [type(values["scaling"]).__name__, asdict(values["scaling"])]
+    return {**values, **plain}
+
+
+def _read(values: dict[str, Any]) -> dict[str, Any]:
+    """The values again, from what stands for them."""
+    pool, scaling = values["pool"], values.get("scaling")
+    if isinstance(pool[0], str):
+        read: dict[str, Any] = {"pool": resolve_pool(pool[0], **pool[1])}
+    else:
+        read = {"pool": tuple(Branch(**_read(dict(branch))) for branch in pool)}
+    if "compute_dtype" in values:
+        read["compute_dtype"] = _DTYPES[values["compute_dtype"]]
+    if scaling is not None:
+        read["scaling"] = _SCALINGS[scaling[0]](**scaling[1])
+    return {**values, **read}
 
 
 def _describe(pool: str | Method | tuple[Branch, ...]) -> list[Any]:
@@ -103,18 +105,7 @@ def _describe(pool: str | Method | tuple[Branch, ...]) -> list[Any]:
     if isinstance(pool, str):
         return [pool, {}]
     if isinstance(pool, tuple):
-        return [
-            {
-                **vars(branch),
-                "pool": _describe(branch.pool),
-                "scaling": _describe_scaling(branch.scaling),
-            }
-            for branch in pool
-        ]
+        return [_plain(vars(branch)) for branch in pool]
     if not is_registered(pool):
         raise TypeError(f"{type(pool).__name__} is not in METHODS; see rootpool.nn.register")
     return [pool.name, asdict(pool)]
-
-
-def _describe_scaling(scaling: Scaling | None) -> list[Any] | None:
-    return None if scaling is None else [type(scaling).__name__, asdict(scaling)]
