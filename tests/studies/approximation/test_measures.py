@@ -1,13 +1,12 @@
 """The question of the title: effects that were put in are found, and a training that is watched."""
 
 import pytest
-import torch
 
 import paper_runs
 from paper_runs import place
 from studies.approximation import measures
 from studies.approximation.command import load_approximation
-from studies.approximation.failure import pairs_below_rounding, watch_training
+from studies.approximation.failure import watch_training
 from studies.approximation.watched import _told
 from studies.engine import network
 from studies.engine.kept import Kept
@@ -63,15 +62,6 @@ def test_a_watched_training_is_told():
     assert "so it is in 2 of 3 steps; 25 % of the pairs" in told.said
     assert "100 times as long as the exact one" in told.said
     assert told.said.endswith("in step 3 the numbers stop being finite")
-
-
-def test_pairs_below_rounding_by_counting():
-    lam = torch.tensor([[4.0, 2.0, 2.0 + 2e-7, 1e-9, 0.0]]).sort(descending=True).values
-    expected = sum(
-        abs(float(lam[0, i]) - float(lam[0, j])) <= 4 * 2**-23 for i in range(5) for j in range(i)
-    )
-    assert expected == 2
-    assert pairs_below_rounding(lam) == pytest.approx(expected / 10)
 
 
 @pytest.mark.slow

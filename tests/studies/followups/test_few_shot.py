@@ -39,15 +39,6 @@ def birds(monkeypatch):
     return found
 
 
-def test_images_of_some_classes_as_vectors_of_length_one(birds):
-    images = birds.of([3, 7])
-    assert birds.labels[images].tolist() == [3] * IMAGES + [7] * IMAGES
-    gram, size = birds.gram(images, LATE, "exact")
-    assert gram.shape == (2 * IMAGES, 2 * IMAGES)
-    assert size == SIZE * (SIZE + 1) // 2
-    assert torch.allclose(gram.diagonal(), torch.ones(2 * IMAGES), atol=1e-5)
-
-
 def test_second_order_sees_what_the_average_does_not(birds, tmp_path, monkeypatch):
     place = few_shots("data", tmp_path, episodes=40)
     error = {}

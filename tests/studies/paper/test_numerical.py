@@ -10,10 +10,9 @@ from studies.paper.numerical import (
     _speeds,
     approximation_error,
     approximation_errors,
-    at_or_below,
     timings,
 )
-from studies.paper.published import Cell, load_published
+from studies.paper.published import load_published
 
 TABLES = load_published().tables
 RATIOS = ["0", "0.1", "0.5", "0.9", "0.99", "0.999"]
@@ -43,13 +42,6 @@ def test_a_table_of_errors(tmp_path):
     found = approximation_errors(entry, [], Kept(tmp_path))
     assert {f.outcome for f in found.findings[NOWHERE].values()} == {"seen"}
     assert len(found.blocks[0].rows) == 2 * len(TABLES["taylor-degrees"].rows)
-
-
-def test_at_or_below_knows_the_printed_digits():
-    assert at_or_below(0.0, Cell.number("9e-19"))
-    assert at_or_below(1.9e-18, Cell.number("1e-18"))
-    assert not at_or_below(2.1e-18, Cell.number("1e-18"))
-    assert not at_or_below(0.0, Cell.number("/"))
 
 
 def test_times_of_a_single_map():
