@@ -33,6 +33,7 @@ differentiated in both. All checks but those of `float32`, `complex` and `autoca
 columns `float32` and `float64` compare gradients to 1e-4 and 1e-9.
 
 ## Pairs
+
 {pairs}
 
 `checkpoint` is `torch.utils.checkpoint` in both of its modes; twice differentiated, `use_reentrant=False`,
