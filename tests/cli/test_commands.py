@@ -3,14 +3,12 @@
 import argparse
 import inspect
 import logging
-import re
 import signal
 from importlib import import_module
 
 import pytest
 import torch
 
-from images import make_image_tree
 from rootpool.cli import main
 from rootpool.cli.commands import COMMANDS, build_parser
 
@@ -27,27 +25,6 @@ def trained(tmp_path_factory):
     with pytest.warns(UserWarning, match="this training never switches to exact"):
         assert run("train", "patches", "--hybrid", f"--output={folder / 'run'}", *FAST) == 0
     return folder / "run"
-
-
-@pytest.fixture(scope="module")
-def coloured(tmp_path_factory):
-    """A network trained on a folder of images, two steps."""
-    folder = tmp_path_factory.mktemp("colours")
-    data = make_image_tree(folder / "data", classes=["[red]", "green", "blue"])
-    code = run(
-        "train",
-        "resnet50-imagenet",
-        f"--data={data}",
-        f"--output={folder / 'run'}",
-        "model.backbone=resnet10t",
-        "data.batch_size=4",
-        "data.workers=0",
-        "data.resize=64",
-        "data.crop=64",
-        *FAST,
-    )
-    assert code == 0
-    return folder
 
 
 @pytest.mark.slow
@@ -110,42 +87,6 @@ def test_evaluation_uses_the_method_of_the_moment_and_counts_all(trained, capsys
     ] == pytest.approx(logged)
 
 
-@pytest.mark.slow
-def test_prediction_names_five_classes_or_all_there_are(coloured, capsys):
-    image = coloured / "data" / "val" / "green" / "0.jpg"
-    assert run("predict", coloured / "run" / "last.ckpt", image) == 0
-    out = capsys.readouterr().out
-    assert "[red]" in out  # shown, not obeyed as markup
-    shares = [float(line.split()[-3]) for line in out.splitlines() if " % " in line]
-    assert len(shares) == 3
-    assert sum(shares) == pytest.approx(100, abs=0.2)
-    assert shares == sorted(shares, reverse=True)
-
-
-@pytest.mark.slow
-def test_fine_tuning_from_a_run_of_ours_starts_a_new_last_layer(coloured, tmp_path):
-    data = make_image_tree(tmp_path / "data", classes=2)
-    code = run(
-        "train",
-        "birds",
-        f"--data={data}",
-        f"--weights={coloured / 'run' / 'last.ckpt'}",
-        f"--output={tmp_path / 'run'}",
-        "model.backbone=resnet10t",
-        "data.batch_size=2",
-        "data.workers=0",
-        "data.crop=64",
-        *FAST,
-    )
-    assert code == 0
-    state = torch.load(tmp_path / "run" / "last.ckpt", weights_only=True)
-    assert state["state_dict"]["model.classifier.weight"].shape[0] == 2
-    rates = {
-        group["name"]: group["initial_lr"] for group in state["optimizer_states"][0]["param_groups"]
-    }
-    assert rates == {"backbone": 1.2e-3, "pool": 1.2e-3, "classifier": 6e-3}
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -164,30 +105,10 @@ def test_mistakes_are_explained(arguments, message, capsys):
 
 
 @pytest.mark.slow
-def test_a_checkpoint_of_other_classes_is_refused(coloured, tmp_path, capsys):
-    checkpoint = coloured / "run" / "last.ckpt"
-    for count, message in ((2, "knows 3 classes, the data has 2"), (3, "have other names")):
-        data = make_image_tree(tmp_path / f"{count}", classes=count)
-        assert run("evaluate", checkpoint, f"--data={data}") == 1
-        assert message in capsys.readouterr().err
-    (tmp_path / "file.ckpt").write_bytes(b"no checkpoint")
-    assert run("evaluate", tmp_path / "file.ckpt") == 1
-    assert "is not a checkpoint of rootpool train" in capsys.readouterr().err
-
-
-@pytest.mark.slow
 def test_a_network_of_embedded_data_takes_no_image_files(trained, tmp_path, capsys):
     (tmp_path / "cat.jpg").touch()
     assert run("predict", trained / "last.ckpt", tmp_path / "cat.jpg") == 1
     assert "not on image files" in capsys.readouterr().err
-
-
-def test_recipes_are_listed_with_what_they_need(capsys):
-    assert run("recipes") == 0
-    lines = capsys.readouterr().out.splitlines()
-    birds = lines.index("birds: ResNet-50 fine-tuned on Birds")
-    assert "  --data CUB-200-2011 in its official layout" in lines[birds : birds + 4]
-    assert "  --weights a run of resnet50-imagenet" in lines[birds : birds + 4]
 
 
 def test_the_effective_configuration_is_shown(capsys):
@@ -216,20 +137,6 @@ def test_help_fits_into_eighty_columns_and_has_examples(command, monkeypatch, ca
     assert stop.value.code == 0
     assert "examples:\n  rootpool " in out
     assert max(map(len, out.splitlines())) <= 80
-
-
-@pytest.mark.slow
-def test_no_color_is_respected(coloured, tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setenv("TERM", "xterm-256color")
-    colour = re.compile(r"\x1b\[(\d+;)*([349]\d|10\d)[\d;]*m")
-    assert run("evaluate", coloured / "run" / "last.ckpt") == 0
-    assert colour.search(capsys.readouterr().out)
-    monkeypatch.setenv("NO_COLOR", "1")
-    assert run("evaluate", coloured / "run" / "last.ckpt") == 0
-    out = capsys.readouterr().out
-    assert "top-1 error" in out
-    assert not colour.search(out)
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from dataclasses import replace
 
 import onnxruntime
@@ -14,6 +15,7 @@ from rootpool.train import SettingsError, export
 from rootpool.train.evaluation import data_of, load_run, measure, predict
 
 pytestmark = pytest.mark.slow
+CLASSES = ["[red]", "blue", "green"]
 
 
 def run(*arguments: object) -> int:
@@ -24,7 +26,7 @@ def run(*arguments: object) -> int:
 def colours(tmp_path_factory):
     """A network that has learned colours, from a flat folder of six photographs of each."""
     folder = tmp_path_factory.mktemp("colours")
-    make_image_tree(folder / "photos", classes=["blue", "green", "red"], per_class=6, splits=("",))
+    make_image_tree(folder / "photos", classes=CLASSES, per_class=6, splits=("",))
     code = run(
         "train",
         "birds",
@@ -66,7 +68,7 @@ def test_the_end_of_a_training_names_the_best_epoch_and_the_next_step(colours, c
 
 
 def test_a_run_folder_is_evaluated_on_any_folder_of_its_classes(colours, tmp_path, capsys):
-    make_image_tree(tmp_path / "new", classes=["green", "red"], per_class=3, splits=("",))
+    make_image_tree(tmp_path / "new", classes=["green", "[red]"], per_class=3, splits=("",))
     # Colours go round the wheel by number of classes: those of two are not those of three.
     output = tmp_path / "out"
     assert run("evaluate", colours / "run", "--data", tmp_path / "new", "--output", output) == 0
@@ -76,10 +78,10 @@ def test_a_run_folder_is_evaluated_on_any_folder_of_its_classes(colours, tmp_pat
     assert "top-5" not in out  # of three classes
     with (output / "classes.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert [(row["class"], row["images"]) for row in rows] == [("green", "3"), ("red", "3")]
+    assert [(row["class"], row["images"]) for row in rows] == [("[red]", "3"), ("green", "3")]
     with (output / "confusion.csv").open() as file:
         confusion = list(csv.reader(file))
-    assert [sum(map(int, row[1:])) for row in confusion[1:]] == [0, 3, 3]
+    assert [sum(map(int, row[1:])) for row in confusion[1:]] == [3, 0, 3]
     assert (output / "confusion.png").stat().st_size > 1000
     page = (output / "index.html").read_text(encoding="utf-8")
     assert "A few images" in page
@@ -88,6 +90,13 @@ def test_a_run_folder_is_evaluated_on_any_folder_of_its_classes(colours, tmp_pat
     make_image_tree(tmp_path / "odd", classes=["green", "violet"], splits=("",))
     assert run("evaluate", colours / "run", "--data", tmp_path / "odd") == 1
     assert "folders that are not classes of the run: violet" in capsys.readouterr().err
+    for count, message in ((2, "knows 3 classes, the data has 2"), (3, "have other names")):
+        data = make_image_tree(tmp_path / f"{count}", classes=count)
+        assert run("evaluate", colours / "run", f"--data={data}") == 1
+        assert message in capsys.readouterr().err
+    (tmp_path / "file.ckpt").write_bytes(b"no checkpoint")
+    assert run("evaluate", tmp_path / "file.ckpt") == 1
+    assert "is not a checkpoint of rootpool train" in capsys.readouterr().err
 
 
 def test_an_image_and_its_mirror_image_decide_together(colours, capsys):
@@ -128,7 +137,7 @@ def test_a_folder_is_predicted_to_a_table_in_batches(colours, tmp_path, capsys):
 
 def test_bad_images_and_empty_folders_of_a_prediction(colours, tmp_path, capsys):
     (tmp_path / "bad.jpg").write_bytes(b"")
-    good = colours / "photos" / "red" / "0.jpg"
+    good = colours / "photos" / "[red]" / "0.jpg"
     assert run("predict", colours / "run", tmp_path) == 1
     assert "the file is empty" in capsys.readouterr().err
     table = tmp_path / "guesses.csv"
@@ -139,7 +148,11 @@ def test_bad_images_and_empty_folders_of_a_prediction(colours, tmp_path, capsys)
     assert run("predict", colours / "run", tmp_path, good, "--on-bad-image", "skip") == 0
     out = capsys.readouterr().out
     assert "left out" in out
-    assert "red" in out
+    assert "[red]" in out  # shown, not obeyed as markup
+    shares = [float(line.split()[-3]) for line in out.splitlines() if " % " in line]
+    assert len(shares) == 3  # five, or all there are
+    assert sum(shares) == pytest.approx(100, abs=0.2)
+    assert shares == sorted(shares, reverse=True)
     (tmp_path / "none").mkdir()
     assert run("predict", colours / "run", tmp_path / "none") == 1
     assert "there are no images in" in capsys.readouterr().err
@@ -167,7 +180,7 @@ def test_an_exported_run_has_its_size_and_labels_and_computes_the_same(
     else:
         about = {"classes": "", "image": ""}
         got = torch.export.load(path, extra_files=about).module()(images)
-    assert json.loads(about["classes"]) == ["blue", "green", "red"]
+    assert json.loads(about["classes"]) == CLASSES
     assert json.loads(about["image"])["shape"] == [3, 64, 64]
     assert (got - expected).abs().max() < 0.02 * expected.abs().max()
 
@@ -184,6 +197,28 @@ def test_a_training_starts_from_the_folder_of_a_run(colours, tmp_path, capsys):
     assert f"next: rootpool evaluate '{output}', or" in capsys.readouterr().out  # for a shell
     before, after = (load_run(path).module.model for path in (colours / "run", output))
     assert torch.equal(before.classifier.weight, after.classifier.weight)  # at a rate of zero
+    fewer, output = make_image_tree(tmp_path / "data", classes=2), tmp_path / "fewer"
+    options = ["model.lr=0.006", "model.backbone_lr=0.001", "--output", output]
+    start = ["train", tmp_path / "mine.yaml", "--data", fewer, "--weights", colours / "run"]
+    assert run(*start, *options) == 0
+    state = torch.load(output / "last.ckpt", weights_only=True)
+    assert state["state_dict"]["model.classifier.weight"].shape[0] == 2  # a new last layer
+    groups = state["optimizer_states"][0]["param_groups"]
+    rates = {group["name"]: group["initial_lr"] for group in groups}
+    assert rates == {"backbone": 1e-3, "pool": 1e-3, "classifier": 6e-3}
+
+
+def test_no_color_is_respected(colours, monkeypatch, capsys):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    colour = re.compile(r"\x1b\[(\d+;)*([349]\d|10\d)[\d;]*m")
+    assert run("evaluate", colours / "run") == 0
+    assert colour.search(capsys.readouterr().out)
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert run("evaluate", colours / "run") == 0
+    out = capsys.readouterr().out
+    assert "top-1 error" in out
+    assert not colour.search(out)
 
 
 def test_mistakes_around_a_run(colours, tmp_path, capsys):

@@ -38,10 +38,11 @@ def test_all_tensors_arrive(size, count):
 def test_another_network_is_refused():
     expected = {"a": torch.zeros(2), "b": torch.zeros(3)}
     assert list(_renamed({"x": torch.ones(2), "y": torch.ones(3)}, expected, "p")) == ["a", "b"]
-    with pytest.raises(ValueError, match="has 2 tensors, got 1; try another version"):
-        _renamed({"x": torch.ones(2)}, expected, "p")
-    with pytest.raises(ValueError, match=r"b has shape \(3,\), got \(4,\) from y.*package p"):
-        _renamed({"x": torch.ones(2), "y": torch.ones(4)}, expected, "p")
+    for wrong in ({"x": torch.ones(2)}, {"x": torch.ones(2), "y": torch.ones(4)}):
+        with pytest.raises(
+            ValueError, match=r"p holds . tensors whose shapes are not .*another version"
+        ):
+            _renamed(wrong, expected, "p")
 
 
 def test_without_the_package(monkeypatch):

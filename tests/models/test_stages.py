@@ -3,16 +3,9 @@ import copy
 import pytest
 import timm
 import torch
-from torch import nn
 
-from rootpool.models import (
-    PooledClassifier,
-    Stages,
-    create_model,
-    load_checkpoint,
-    save_checkpoint,
-)
-from rootpool.nn import Branch, BranchPool, CovariancePool, Length, MatrixPower, set_method
+from rootpool.models import Stages, create_model, load_checkpoint, save_checkpoint
+from rootpool.nn import Branch, Length, MatrixPower, set_method
 
 
 def network(name="resnet18", **options):
@@ -85,51 +78,6 @@ def test_construction_leaves_running_statistics_alone():
     before = copy.deepcopy(model.state_dict())
     Stages(model, ["layer2", "last"], image_size=64)
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
-
-
-def two_stage_head(channels):
-    return BranchPool(
-        (stage, CovariancePool(c, reduction=8, output="isometric", scaling=Length(4.0)))
-        for stage, c in channels.items()
-    )
-
-
-@pytest.mark.parametrize("freeze", [False, True])
-def test_training_end_to_end_and_frozen(freeze):
-    # (a zero at the end of each block would leave the rest of it without a gradient)
-    backbone = Stages(network(zero_init_last=False), ["layer1", "layer2"], image_size=64)
-    before = copy.deepcopy(backbone.state_dict())
-    pool = two_stage_head(backbone.channels)
-    model = PooledClassifier(backbone, pool, nn.Linear(pool.out_features, 2))
-    if freeze:
-        model.freeze("backbone")
-    model.train()
-    optimizer = torch.optim.SGD((p for p in model.parameters() if p.requires_grad), 0.1)
-    nn.functional.cross_entropy(model(images()), torch.tensor([0, 1])).backward()
-    assert all(
-        p.grad.abs().sum() > 0 for part in (model.pool, model.classifier) for p in part.parameters()
-    )
-    optimizer.step()
-    after = backbone.state_dict()
-    unchanged = [name for name in before if torch.equal(before[name], after[name])]
-    assert len(unchanged) == len(before) if freeze else not unchanged
-
-
-def test_stages_of_timm_by_number():
-    torch.manual_seed(0)
-    backbone = timm.create_model("resnet18", features_only=True, out_indices=(1, 2)).eval()
-    pool = two_stage_head(dict(enumerate(backbone.feature_info.channels()))).eval()
-    maps = backbone(images())
-    expected = torch.cat([one(features) for one, features in zip(pool.pools, maps, strict=True)], 1)
-    torch.testing.assert_close(pool(maps), expected)
-
-
-def test_copies_are_independent():
-    backbone = Stages(network().eval(), ["layer1"], image_size=64)
-    twin = copy.deepcopy(backbone)
-    with torch.no_grad():
-        next(twin.parameters()).zero_()
-    assert not torch.equal(twin(images())["layer1"], backbone(images())["layer1"])
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from rootpool.models import (
     pretrained_input,
     save_checkpoint,
 )
-from rootpool.nn import Branch, Length
+from rootpool.nn import AdaptiveChannelDropout, Branch, Length
 
 TINY = "test_resnet"
 IMAGES = torch.randn(3, 3, 64, 64, generator=torch.Generator().manual_seed(0))
@@ -66,11 +66,14 @@ def test_a_changed_model_saves_and_loads(tmp_path):
 
 def test_options_of_the_pooling_survive_a_file(tmp_path):
     options = {"compute_dtype": torch.float32, "output": "isometric", "scaling": Length(2.0)}
-    model = create_model(TINY, "exact", 3, reduction=4, drop_rate=0.25, **options)
+    more = {"drop_rate": 0.25, "channel_dropout": "adaptive"}
+    model = create_model(TINY, "exact", 3, reduction=4, **more, **options)
     save_checkpoint(model, tmp_path / "model.pt")
-    pool = load_checkpoint(tmp_path / "model.pt").pool
-    assert {name: getattr(pool, name) for name in options} == options
-    assert load_checkpoint(tmp_path / "model.pt").head_drop.p == 0.25
+    again = load_checkpoint(tmp_path / "model.pt")
+    assert again.spec == model.spec
+    assert {name: getattr(again.pool, name) for name in options} == options
+    assert again.head_drop.p == 0.25
+    assert isinstance(again.pool.channel_dropout, AdaptiveChannelDropout)
     with pytest.raises(ValueError, match="scaling is for pools given by name"):
         create_model(TINY, nn.Identity(), scaling=Length(1.0))
 

@@ -3,13 +3,11 @@
 import math
 
 import pytest
-import timm
 import torch
 from torch import nn
 
 from rootpool.models import (
     create_model,
-    export_program,
     load_checkpoint,
     save_checkpoint,
 )
@@ -66,19 +64,6 @@ def test_the_representation_by_definition(name, tokens):
     assert torch.allclose(got, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_two_branches_are_the_sum_of_two_classifiers():
-    name = "deit_tiny_patch16_224"
-    model = make(name, BRANCHES).eval()
-    X, prefix = all_tokens(name, model)
-    assert prefix == 1
-    width = model.num_features
-    by_token, by_covariance = model.classifier.weight.split(
-        [width, model.head_hidden_size - width], 1
-    )
-    logits = X[:, 0] @ by_token.T + covariance_pool(X[:, 1:].transpose(1, 2)) @ by_covariance.T
-    assert torch.allclose(model(images(name)), logits + model.classifier.bias, atol=1e-4)
-
-
 @every_head
 def test_a_file_and_habits_of_timm(name, tokens, tmp_path):
     model = make(name, tokens, "svd-pade", reduction=8, scaling=Length(2.0)).eval()
@@ -94,22 +79,7 @@ def test_a_file_and_habits_of_timm(name, tokens, tmp_path):
     torch.testing.assert_close(model(images(name)), model.classifier(pooled))
     model.reset_classifier(0)
     torch.testing.assert_close(model(images(name)), pooled)
-    assert model.num_features == timm_width(name)
-
-
-def timm_width(name):
-    return timm.create_model(name, num_classes=0, **NETWORKS[name]).num_features
-
-
-@pytest.mark.parametrize(
-    ("name", "tokens"), [(n, t) for n, t in HEADS if n[:4] in ("vit_", "swin") and t != "patches"]
-)
-def test_export(name, tokens):
-    model = make(name, tokens, "isqrt-cov").eval()
-    program = export_program(model)
-    for count in (1, 4):
-        expected = model(images(name, count))
-        torch.testing.assert_close(program.module()(images(name, count)), expected)
+    assert model.num_features == model.backbone.body.num_features
 
 
 def test_a_convolutional_network_has_its_average_beside_the_covariance():

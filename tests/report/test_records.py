@@ -31,14 +31,6 @@ def test_nan_nothing_and_none(tmp_path):
     assert read_records(tmp_path / "r.csv") == []
 
 
-def test_json_is_strict():
-    def refuse(constant):
-        raise AssertionError(f"{constant} is not JSON")
-
-    text = to_json([{"x": math.nan, "y": None}])
-    assert json.loads(text, parse_constant=refuse) == [{"x": "NaN", "y": None}]
-
-
 DAMAGED = {"depth": "[" * 100_000, "cut": '[{"a": 1', "number": "3", "bytes": "\udcff\udcfe"}
 
 
@@ -56,13 +48,14 @@ def test_a_damaged_table_is_named(tmp_path):
         read_records(tmp_path / "r.csv")
 
 
-def test_results_keep_numbers_that_are_not_finite(tmp_path):
-    result = {"label": "x", "curves": [{"loss": math.inf}, {"loss": -math.inf}], "seconds": 1.5}
-    (tmp_path / "result.json").write_text(to_json(result))
+def test_results_are_strict_json_and_keep_numbers_that_are_not_finite(tmp_path):
+    def refuse(constant):
+        raise AssertionError(f"{constant} is not JSON")
+
+    result = {"label": "x", "curves": [{"loss": math.inf}, {"loss": -math.inf}], "seconds": None}
+    text = to_json(result)
+    assert json.loads(text, parse_constant=refuse)["curves"][0] == {"loss": "Infinity"}
+    (tmp_path / "result.json").write_text(text)
     assert read_json(tmp_path / "result.json", "label") == result
-
-
-def test_a_result_without_its_parts(tmp_path):
-    (tmp_path / "result.json").write_text(to_json({"label": "x"}))
-    with pytest.raises(ValueError, match="it has no curves, seconds"):
-        read_json(tmp_path / "result.json", "curves", "label", "seconds")
+    with pytest.raises(ValueError, match="it has no images, missed"):
+        read_json(tmp_path / "result.json", "images", "label", "missed")

@@ -10,7 +10,7 @@ import matrices
 from rootpool.report.spectrum import STATISTICS, covariance_eigenvalues, spectrum_statistics
 
 EPS = np.finfo(np.float64).eps
-SHAPES = [(3, 6, 20), (3, 6, 7), (3, 6, 6), (3, 8, 4), (2, 5, 2), (1, 1, 9)]
+SHAPES = [(4, 6, 20), (3, 6, 7), (3, 6, 6), (3, 8, 4), (2, 5, 2), (1, 1, 9), (4, 3, 5, 2)]
 
 
 def by_numpy(X, eps=EPS):
@@ -40,18 +40,10 @@ def by_numpy(X, eps=EPS):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_statistics_against_numpy(shape, dtype):
     X = matrices.random(*shape).to(dtype)
+    X[-1, 0] *= 100  # which tells the mean from the median
     got, expected = spectrum_statistics(X), by_numpy(X)
     assert tuple(got) == STATISTICS
     assert got == pytest.approx(expected, rel=1e-9)
-
-
-def test_maps_of_very_different_scales_with_and_without_height():
-    X = matrices.random(4, 3, 5, 2) * torch.tensor([1.0, 2, 3, 4])[:, None, None, None]
-    X[:, 0] *= torch.tensor([1.0, 10, 100, 1000])[:, None, None]
-    got, expected = spectrum_statistics(X), by_numpy(X)
-    assert got == pytest.approx(expected)  # the median of four is between the middle two
-    assert got["condition_mean"] > 10 * got["condition_median"]
-    assert got == pytest.approx(spectrum_statistics(X.flatten(2)))
 
 
 def test_eps_is_what_eigenvalues_are_raised_to():
@@ -98,9 +90,8 @@ def test_maps_of_rank_one_and_constant_maps_in_a_batch():
 def test_broken_features_give_nan(value):
     X = matrices.random(2, 3, 5)
     X[1, 2, 3] = value
-    got = spectrum_statistics(X)
-    assert set(got) == set(STATISTICS)
-    assert all(math.isnan(v) for v in got.values())
+    nan = pytest.approx(dict.fromkeys(STATISTICS, math.nan), nan_ok=True)
+    assert spectrum_statistics(X) == nan
 
 
 def test_no_gradient_and_no_autocast():

@@ -98,7 +98,8 @@ def _explain(error: Exception) -> str:
         return f"{error.filename}: {error.strerror}"  # without its number
     if isinstance(error, OSError | ValueError | ImportError | FloatingPointError):
         return str(error)
-    if isinstance(error, MemoryError) or _is_out_of_memory(error):
+    torch = sys.modules.get("torch")  # not imported, so not the one who raised it
+    if isinstance(error, MemoryError) or (torch and isinstance(error, torch.OutOfMemoryError)):
         return f"{type(error).__name__}: {error}; try a smaller data.batch_size"
     with tempfile.NamedTemporaryFile(
         "w", encoding="utf-8", prefix="rootpool-", suffix=".txt", delete=False
@@ -108,8 +109,3 @@ def _explain(error: Exception) -> str:
         f"{type(error).__name__}: {error}; this is unexpected: please report it with {file.name} "
         "and the output of rootpool doctor"
     )
-
-
-def _is_out_of_memory(error: Exception) -> bool:
-    torch = sys.modules.get("torch")  # not imported, so not the one who raised it
-    return torch is not None and isinstance(error, torch.OutOfMemoryError)

@@ -16,7 +16,7 @@ from rootpool.train.settings import setting_names
 
 from .commands import build_parser
 
-__all__ = ["completion", "completion_script"]
+__all__ = ["completion"]
 
 # Values by the name that an option's help gives them.
 FILES = ("CHECKPOINT", "FILE", "IMAGE", "PATH", "FOLDER", "RUN")
@@ -49,11 +49,6 @@ class _Completed(argparse.ArgumentParser):
 
 
 def completion(shell: str) -> int:
-    """Print the script."""
-    print(completion_script(shell), end="")
+    """Print the script for one of ``shtab.SUPPORTED_SHELLS``."""
+    print(shtab.complete(build_parser(_Completed), shell) + NO_SPACE * (shell == "bash"), end="")
     return 0
-
-
-def completion_script(shell: str) -> str:
-    """The script for one of ``shtab.SUPPORTED_SHELLS``."""
-    return shtab.complete(build_parser(_Completed), shell) + NO_SPACE * (shell == "bash")

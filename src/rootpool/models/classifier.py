@@ -11,10 +11,11 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from rootpool.nn import Method
 
 from .backbones import Features
-from .freezing import frozen_parameters, set_frozen_to_eval
 from .spec import ModelSpec
 
 __all__ = ["PooledClassifier"]
+
+BACKBONE = "backbone"
 
 
 class PooledClassifier(nn.Module):
@@ -147,7 +148,7 @@ class PooledClassifier(nn.Module):
         names: set[str] = getattr(body, "no_weight_decay", set)()
         return {f"backbone.body.{name}" for name in names}
 
-    def freeze(self, what: str = "backbone") -> None:
+    def freeze(self, what: str = BACKBONE) -> None:
         """Leave the backbone, or its first modules, as they are: no gradient, no new statistics.
 
         Args:
@@ -162,7 +163,7 @@ class PooledClassifier(nn.Module):
         False
         """
         self.unfreeze()
-        self._frozen = frozen_parameters(self.backbone, what)
+        self._frozen = _first_parameters(self.backbone, what)
         for parameter in self._frozen:
             parameter.requires_grad_(False)
         self.train(self.training)
@@ -182,12 +183,37 @@ class PooledClassifier(nn.Module):
     def train(self, mode: bool = True) -> PooledClassifier:
         super().train(mode)
         if self._frozen:
-            set_frozen_to_eval(self.backbone)
+            _set_frozen_to_eval(self.backbone)
         if self._norms_frozen:
             for layer in self.backbone.modules():
                 if isinstance(layer, _BatchNorm):
                     layer.eval()
         return self
+
+
+def _first_parameters(backbone: nn.Module, last: str) -> list[nn.Parameter]:
+    """Parameters that learn: of the whole backbone, or of a module and of those before it."""
+    learning = {name: p for name, p in backbone.named_parameters() if p.requires_grad}
+    if last == BACKBONE:
+        return list(learning.values())
+    prefix: str = getattr(backbone, "prefix", "")
+    inside = [k for k, name in enumerate(learning) if name.startswith(f"{prefix}{last}.")]
+    if not inside:
+        example = next(iter(learning), prefix).removeprefix(prefix).rpartition(".")[0]
+        raise ValueError(
+            f"freeze takes {BACKBONE!r}, or its last module that is frozen, such as {example!r}, got {last!r}"
+        )
+    return list(learning.values())[: inside[-1] + 1]
+
+
+def _set_frozen_to_eval(module: nn.Module) -> None:
+    """Put every part whose parameters are all frozen into evaluation mode: batch norm, dropout."""
+    parameters = list(module.parameters())
+    if parameters and not any(parameter.requires_grad for parameter in parameters):
+        module.eval()
+        return
+    for child in module.children():
+        _set_frozen_to_eval(child)
 
 
 def _kinds(classifier: nn.Module) -> list[type[nn.Module]]:

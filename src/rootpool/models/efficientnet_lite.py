@@ -39,15 +39,10 @@ def _renamed(
     given: dict[str, Tensor], expected: dict[str, Tensor], package: str
 ) -> dict[str, Tensor]:
     """``given`` under the names of ``expected``, in order; raise unless all shapes agree."""
-    if len(given) != len(expected):
+    shapes, wanted = ([tuple(t.shape) for t in side.values()] for side in (given, expected))
+    if shapes != wanted:
         raise ValueError(
-            f"the network has {len(expected)} tensors, got {len(given)}; try another version of the package "
-            f"{package}"
+            f"{package} holds {len(shapes)} tensors whose shapes are not those of the {len(wanted)} of the "
+            "network; try another version of the package"
         )
-    for (theirs, tensor), (ours, like) in zip(given.items(), expected.items(), strict=True):
-        if tensor.shape != like.shape:
-            raise ValueError(
-                f"{ours} has shape {tuple(like.shape)}, got {tuple(tensor.shape)} from {theirs}; try another "
-                f"version of the package {package}"
-            )
     return dict(zip(expected, given.values(), strict=True))

@@ -74,11 +74,6 @@ def to_csv(records: Iterable[Record]) -> str:
     return out.getvalue()
 
 
-def _from_csv(text: str) -> list[Record]:
-    rows = csv.DictReader(io.StringIO(text, newline=""))
-    return [{key: _number(cell) for key, cell in row.items() if cell != ""} for row in rows]
-
-
 def _number(cell: str) -> float | str:
     """The number or truth value in a cell, or else its text."""
     if cell in ("True", "False"):
@@ -104,7 +99,8 @@ def read_records(path: str | Path) -> list[Record]:
     """Read what :func:`write_records` wrote."""
     path = Path(path)
     try:
-        return _from_csv(path.read_text(encoding="utf-8"))
+        rows = csv.DictReader(io.StringIO(path.read_text(encoding="utf-8"), newline=""))
+        return [{key: _number(cell) for key, cell in row.items() if cell != ""} for row in rows]
     except (ValueError, TypeError, csv.Error) as error:
         raise ValueError(f"{path} does not contain records ({error})") from error
 

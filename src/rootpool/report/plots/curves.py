@@ -79,7 +79,9 @@ def learning_curves(
     if panels:  # the titles name the runs
         protocols = {protocol: looks[run].line for run, _, protocol in map(tags, records)}
         handles = {name: Line2D([], [], color=MUTED, linestyle=s) for name, s in protocols.items()}
-    below(figure, x, *_remarks(lines, missing))
+    seeds = max((line.seeds for line in lines), default=1)
+    bands = [f"bands: ± one standard deviation over {seeds} seeds"] if seeds > 1 else []
+    below(figure, x, *bands, *left_out(missing))
     legend(figure, handles | changes, WIDE)
     return figure
 
@@ -130,13 +132,6 @@ def _label(axes: Axes, value: str, lines: Sequence[Series]) -> str:
     axes.set_ylim(min(values) / 1.15, max(values) * 1.15)
     logarithmic(axes, "y")
     return f"{name}, logarithmic"
-
-
-def _remarks(lines: Sequence[Series], missing: int) -> list[str]:
-    """Remarks on bands and on values left out."""
-    seeds = max((line.seeds for line in lines), default=1)
-    bands = [f"bands: ± one standard deviation over {seeds} seeds"] if seeds > 1 else []
-    return bands + left_out(missing)
 
 
 # --------------------------------------------------------------------------------------------------
