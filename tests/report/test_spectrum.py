@@ -26,7 +26,6 @@ def by_numpy(X, eps=EPS):
     condition = [max(lam[0], eps) / max(lam[-1], eps) for lam in rows]
     return {
         "condition_mean": np.mean(condition),
-        "condition_median": np.median(condition),
         "lambda_1": np.mean([lam[0] for lam in rows]),
         "lambda_min_kept": np.mean([lam[lam > 0].min() for lam in rows]),
         "rank": np.mean([(lam > 0).sum() for lam in rows]),
@@ -40,7 +39,7 @@ def by_numpy(X, eps=EPS):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_statistics_against_numpy(shape, dtype):
     X = matrices.random(*shape).to(dtype)
-    X[-1, 0] *= 100  # which tells the mean from the median
+    X[-1, 0] *= 100
     got, expected = spectrum_statistics(X), by_numpy(X)
     assert tuple(got) == STATISTICS
     assert got == pytest.approx(expected, rel=1e-9)
@@ -67,7 +66,6 @@ def test_eps_is_what_eigenvalues_are_raised_to():
 def test_constant_maps_have_rank_zero_and_a_tie(X):
     assert spectrum_statistics(X) == {
         "condition_mean": 1.0,
-        "condition_median": 1.0,
         "lambda_1": 0.0,
         "lambda_min_kept": 0.0,
         "rank": 0.0,

@@ -102,12 +102,7 @@ class Backbone(nn.Module):
         self.num_features = num_features
         self.layout = layout
         self.input_size = input_size
-        self._pretrained_cfg = dict(pretrained_cfg or {})
-
-    @property
-    def pretrained_cfg(self) -> dict[str, Any]:
-        """What images it was made for, with the keys of timm; see ``timm.data.resolve_data_config``."""
-        return {**self._pretrained_cfg, "input_size": self.input_size}
+        self.pretrained_cfg = dict(pretrained_cfg or {})
 
     def forward(self, images: Tensor) -> Features:
         return self.layout(features_of(self.body)(images))

@@ -81,7 +81,9 @@ class PooledClassifier(nn.Module):
 
         ``timm.data.resolve_model_data_config(model)`` reads it.
         """
-        return dict(getattr(self.backbone, "pretrained_cfg", {}))
+        about = dict(getattr(self.backbone, "pretrained_cfg", {}))
+        size = getattr(self.backbone, "input_size", None)
+        return about if size is None else {**about, "input_size": size}
 
     # Forward
 

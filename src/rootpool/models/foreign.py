@@ -39,8 +39,8 @@ _FLAT = {
     "fc": "classifier",
 }
 _RESNET_REDUCTION = {
-    "features.8.": "representation.conv_dr_block.0.",
-    "features.9.": "representation.conv_dr_block.1.",
+    "features.8": "representation.conv_dr_block.0",
+    "features.9": "representation.conv_dr_block.1",
 }
 # Blocks in the four stages.
 _RESNETS = {(3, 4, 6, 3): "paper/resnet50", (3, 4, 23, 3): "paper/resnet101"}
@@ -54,19 +54,20 @@ def three_parts(tensors: Tensors) -> tuple[dict[str, Tensor], bool] | None:
     # Files written by one process have DataParallel around the features alone.
     parts = {re.sub(r"\bmodule\.", "", key): value for key, value in tensors.items()}
     if any(key.startswith("layer4.") for key in parts):
-        parts = {_flat_to_parts(key): value for key, value in parts.items()}
+        parts = _renamed(parts, _FLAT)
     if not any(re.match(r"features\.\d+\.", key) for key in parts):
         return None
     inner = any(key.startswith("features.7.0.") for key in parts) and "features.8.weight" in parts
-    if inner:
-        for old, new in _RESNET_REDUCTION.items():
-            parts = {re.sub(f"^{re.escape(old)}", new, key): parts[key] for key in parts}
-    return parts, inner
+    return _renamed(parts, _RESNET_REDUCTION) if inner else parts, inner
 
 
-def _flat_to_parts(key: str) -> str:
-    first, _, rest = key.partition(".")
-    return f"{_FLAT.get(first, first)}.{rest}"
+def _renamed(parts: Tensors, modules: Mapping[str, str]) -> dict[str, Tensor]:
+    """Tensors under the new names of some modules."""
+    names = "|".join(map(re.escape, modules))
+    return {
+        re.sub(rf"^({names})(?=\.)", lambda found: modules[found[0]], key): value
+        for key, value in parts.items()
+    }
 
 
 def our_names(parts: Tensors, model: PooledClassifier) -> dict[str, Tensor]:

@@ -62,7 +62,7 @@ class Stages(nn.Module):
         modules = {stage: stage if stage == LAST else prefix + stage for stage in needed}
         self.network = extract(traced, modules)
         self.input_size = getattr(network, "input_size", (3, image_size, image_size))
-        self._pretrained_cfg = dict(getattr(network, "pretrained_cfg", None) or {})
+        self.pretrained_cfg = dict(getattr(network, "pretrained_cfg", None) or {})
         self.channels = {stage: shape[1] for stage, shape in self._shapes(self.input_size).items()}
         self.num_features = sum(self.channels.values())
 
@@ -89,11 +89,6 @@ class Stages(nn.Module):
         if AVERAGE in self.stages:
             maps[AVERAGE] = maps[LAST].flatten(2).mean(-1)[..., None, None]
         return {stage: maps[stage] for stage in self.stages}
-
-    @property
-    def pretrained_cfg(self) -> dict[str, Any]:
-        """What images the network was made for; see :class:`PooledClassifier`."""
-        return {**self._pretrained_cfg, "input_size": self.input_size}
 
     def extra_repr(self) -> str:
         return f"channels={self.channels}"

@@ -72,7 +72,9 @@ def timm_backbone(
         state = body.state_dict()
         missing = {key for key in state.keys() - tensors.keys() if not _holds(tensors, state[key])}
         refuse_missing(missing, name)
-    return Backbone(body, num_features, layout, size, _described(body))
+    cfg = getattr(body, "pretrained_cfg", None) or {}
+    about = cfg if isinstance(cfg, Mapping) else vars(cfg)
+    return Backbone(body, num_features, layout, size, about)
 
 
 def refuse_hub(name: str) -> None:
@@ -94,11 +96,6 @@ def architecture_of(name: str, backbone: Backbone) -> str:
     if not name.startswith(_HUBS):
         return name
     return str(backbone.pretrained_cfg.get("architecture", name))
-
-
-def _described(body: nn.Module) -> dict[str, Any]:
-    cfg = getattr(body, "pretrained_cfg", None) or {}
-    return dict(cfg if isinstance(cfg, Mapping) else vars(cfg))
 
 
 def _create_timm(name: str, options: Mapping[str, Any], pretrained: bool = False) -> nn.Module:

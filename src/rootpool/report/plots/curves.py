@@ -27,7 +27,6 @@ LABELS = {
     "val_error": "validation error, %",
     "val_error5": "validation top-5 error, %",
     "condition_mean": "condition number, mean",
-    "condition_median": "condition number, median",
     "eigenvalue_ratio": "first eigenvalue ratio λ₁ / λ₂",
 }
 
