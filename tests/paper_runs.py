@@ -50,7 +50,7 @@ def made_up(trial, error=20.0, noise=0.05, condition=(3e14, 5e13, 2e13), ratio=(
         for epoch in range(EPOCHS)
     ]
     diverged = {"epoch": 1, "step": 70} if error is None else None
-    folder = RunFolder(Path(trial.key), seed, {}, False, history, spectrum, [], diverged=diverged)
+    folder = RunFolder(Path(trial.key), seed, {}, history, spectrum, [], diverged=diverged)
     return Run(
         trial.label, trial.tags, trial, dataclasses.replace(folder, images=3600, seconds=1.0)
     )

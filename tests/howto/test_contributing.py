@@ -122,7 +122,7 @@ def test_a_recipe(tmp_path):
 def test_an_entry_of_the_paper():
     """It is run in a file of its own."""
     file = ROOT / "tests" / "howto" / "test_add_paper_entry.py"
-    assert example("entry of the paper") in file.read_text(encoding="utf-8")
+    assert example("entry of a study") in file.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("page", PAGES)

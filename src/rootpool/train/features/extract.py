@@ -28,6 +28,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 from rootpool.files import named_errors
+from rootpool.models.folding import fold_norms
 from rootpool.models.stages import AVERAGE, LAST, Stages
 from rootpool.progress import Display
 from rootpool.train.keys import stable_key
@@ -92,7 +93,7 @@ def cache_features(
     }
     missing = {stage: path for stage, path in cached.items() if not _is_complete(path)}
     if missing:
-        extraction = Extraction(backbone, paths, transform)
+        extraction = Extraction(fold_norms(backbone), paths, transform)
         arrays = {
             stage: GrowingArray(path, (len(paths), *extraction.shapes[stage]))
             for stage, path in missing.items()
