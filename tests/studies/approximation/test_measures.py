@@ -33,12 +33,12 @@ def test_the_halves_are_told_apart():
     assert cells[1][1].value - cells[0][1].value == pytest.approx(-1, abs=0.02)
 
 
-def test_networks_that_disagree_cancel():
+def test_every_network_has_its_own_row():
     good, bad = two_by_two(-1.0), two_by_two(1.0)
     other = Place("another", "small", bad.rows, bad.network, bad.runs)
     table = measures.halves(STUDY.entries["why:halves"], [good, other], None).blocks[0]
-    assert table.rows[-1][0] == "all together"
-    assert table.rows[-1][1].value == pytest.approx(0, abs=0.02)
+    assert [row[0] for row in table.rows] == [good.name, "another"]
+    assert [row[1].value for row in table.rows] == pytest.approx([-1, 1], abs=0.02)
 
 
 def test_a_sweep_is_measured_from_the_root():
