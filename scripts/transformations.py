@@ -49,7 +49,7 @@ With exceptions:
 `checkpoint` is `torch.utils.checkpoint` in both of its modes; twice differentiated, `use_reentrant=False`,
 because torch itself has no second derivative in the other. `autocast, gradgrad` runs forward and backward
 passes inside autocast, and compares with float64. `autocast of half` has float16 and bfloat16 input, and
-compares value and gradient with those of the same numbers in float64.
+compares value and gradient with the same numbers in float64.
 
 Compilation takes long, so of its pairs only one function of each kind is checked: the *first* call with
 complex and with half-precision input, and calls after a change of the batch and of the size of the matrices.

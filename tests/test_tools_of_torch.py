@@ -42,7 +42,7 @@ def test_vectorised_derivatives_of_autograd(name):
     assert torch.autograd.gradcheck(call, A.clone().requires_grad_(), check_batched_grad=True)
     jacobian = torch.autograd.functional.jacobian(call, A, vectorize=True)
     assert relative_error(jacobian, torch.func.jacrev(call)(A)) < 1e-12
-    if "hessian" not in row.refuses:
+    if row.refusal("hessian") is None:
         hessian = torch.autograd.functional.hessian(loss, A, vectorize=True)
         assert relative_error(hessian, torch.func.hessian(loss)(A)) < 1e-10
 
@@ -64,7 +64,9 @@ def test_gradients_do_not_depend_on(inside, name):
     with context() as entered:
         got = _gradient(loss, A)
     assert got.device == A.device
-    assert relative_error(got, _gradient(loss, A)) < tolerance
+    expected = _gradient(loss, A)
+    # The polar factor of a definite matrix is the identity: its gradient is rounding.
+    assert (got - expected).norm() < tolerance * max(1.0, float(expected.norm()))
     if isinstance(entered, FlopCounterMode):
         assert entered.get_total_flops() > 0
 

@@ -63,13 +63,13 @@ def export_run(run: TrainedRun, path: str | Path) -> Exported:
     if path.suffix not in (".onnx", ".pt2"):
         raise SettingsError(f"the name must end in .onnx or .pt2, got {path}")
     model = run.module.model.eval()
-    pools = covariance_pools(model).values()
-    products = run.module.pooling in EXPORTABLE or not pools
-    if not products and not all(_is_root(pool.method) for pool in pools):
-        raise SettingsError(
-            f"{run.module.pooling} is neither made of matrix products nor a square root, which minimax could "
-            f"stand in for: it cannot be exported. Train with one of {', '.join(EXPORTABLE)}, or with a root"
-        )
+    for pool in covariance_pools(model).values():
+        if pool.method.name not in EXPORTABLE and not _is_root(pool.method):
+            raise SettingsError(
+                f"{pool.method.name} is neither made of matrix products nor a square root, which minimax "
+                f"could stand in for: it cannot be exported. Train with one of {', '.join(EXPORTABLE)}, or "
+                "with a root"
+            )
     images = _images(run)
     with torch.no_grad():
         expected = model(images)

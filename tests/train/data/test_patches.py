@@ -129,14 +129,14 @@ def test_can_be_learned_but_not_from_one_pixel(splits):
 
 def test_the_page_shows_the_patches_and_who_made_the_photographs(tmp_path):
     tool = runpy.run_path(str(ROOT / "scripts" / "photo_patches.py"))
-    page = (ROOT / "docs" / "photo-patches.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "appendix" / "photo-patches.md").read_text(encoding="utf-8")
     assert tool["with_sources"](page) == page
     rows = tool["sources"]().splitlines()[2:]
     assert [row.split(" | ")[0].removeprefix("| ") for row in rows] == list(PHOTOGRAPHS)
     assert all(len(row.strip("| ").split(" | ")) == 5 for row in rows)  # with author and licence
     assert "cropped, turned to grey, normalised" in " ".join(page.split())  # as CC BY 2.0 asks
     tool["contact_sheet"](tmp_path / "sheet.png")
-    committed = ROOT / "docs" / "images" / "photo-patches.png"
+    committed = ROOT / "docs" / "appendix" / "photo-patches.png"
     ours, theirs = (
         np.asarray(Image.open(path), dtype=float) for path in (tmp_path / "sheet.png", committed)
     )
