@@ -109,7 +109,7 @@ def test_a_study_computes_features_once(config, tmp_path, monkeypatch):
 
     filled = []
     monkeypatch.setattr(study, "fill_cache", filled.append)
-    monkeypatch.setattr(study, "run_jobs", lambda *_, **__: [])
+    monkeypatch.setattr(study, "_train_all", lambda *_: [])
     fewer = merge(config, {"model": {"branches": BRANCHES[:1]}})
     trials = [Trial("head", {**one, "seed": seed}) for one in (fewer, config) for seed in range(3)]
     run_trials(trials, tmp_path / "runs")

@@ -7,6 +7,7 @@ import torch
 
 from images import MAKERS
 from rootpool.models import create_model, save_checkpoint
+from rootpool.nn import Branch
 from rootpool.train import families, merge, recipe
 from rootpool.train.run import prepare
 from rootpool.train.settings import resolve
@@ -33,10 +34,10 @@ def pretrained(tmp_path_factory):
         path = folder / f"{model['backbone'].replace('/', '-')}.safetensors"
         if not path.exists():
             options = model.get("backbone_options", {})
-            save_checkpoint(
-                create_model(model["backbone"], "isqrt-cov", 5, reduction=REDUCTION, **options),
-                path,
-            )
+            pool, size = "isqrt-cov", {"reduction": REDUCTION}
+            if "branches" in model:
+                pool, size = [Branch(b["stage"], pool, **size) for b in model["branches"]], {}
+            save_checkpoint(create_model(model["backbone"], pool, 5, **size, **options), path)
         return str(path)
 
     return saved

@@ -86,7 +86,9 @@ def _converted(hint: Any, value: Any, key: str, root: Any) -> Any:
         if kind in (list, tuple) and isinstance(value, list | tuple):
             hints = inside if kind is tuple else inside * len(value)
             if len(hints) == len(value):
-                with contextlib.suppress(SettingsError):  # below, it names the whole
+                # A member with keys of its own is named itself; below, the whole is.
+                own = any(map(dataclasses.is_dataclass, hints))
+                with contextlib.suppress(*() if own else (SettingsError,)):
                     return kind(map(_converted, hints, value, repeat(key), repeat(root)))
     raise SettingsError(f"{key} must be {_described(hint)}, got {value!r}")
 
