@@ -15,6 +15,7 @@ from rootpool.machine import usable_cores
 from rootpool.report.records import read_records
 from rootpool.report.runs import read_run
 from rootpool.train import SettingsError, merge, recipe
+from rootpool.train import study as study_module
 from rootpool.train.keys import NUMERICAL, code_digest, stable_key, versions
 from rootpool.train.study import Event, Trial, run_trials
 
@@ -74,7 +75,7 @@ def test_a_hybrid_run_shares_its_first_stage_with_the_start_method(study):
 def test_a_result_says_which_images_were_missed(study):
     for folder in study[3]:
         result = json.loads((folder / "result.json").read_text("utf-8"))
-        assert set(result) == {"seconds", "classes", "images", "missed", "diverged"}
+        assert set(result) == {"seconds", "classes", "images", "missed", "taken_for", "diverged"}
         assert (result["classes"], result["diverged"]) == (18, None)
         missed, images = result["missed"], result["images"]
         assert images > 0
@@ -151,30 +152,37 @@ def test_a_training_that_diverges_has_a_result(tmp_path):
     assert (run.history, run.diverged) == ([], result["diverged"])
 
 
+@pytest.fixture
+def long(monkeypatch):
+    """A training that is looked at often, and does not end before something happens to it."""
+    monkeypatch.setattr(study_module, "LOOK_EVERY", 0.02)
+    return trial("exact", trainer={"max_epochs": 30})
+
+
 @pytest.mark.slow
-def test_an_interruption_ends_the_processes_and_the_same_call_continues(tmp_path):
+def test_an_interruption_ends_the_processes_and_the_same_call_continues(tmp_path, long):
     def interrupt(event):
         if event.record is not None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_trials([trial("exact")], tmp_path, workers=1, on_event=interrupt)
+        run_trials([long], tmp_path, workers=1, on_event=interrupt)
     assert not multiprocessing.active_children()
     assert not list(tmp_path.glob("*/result.json"))
-    (folder,) = run_trials([trial("exact")], tmp_path, workers=1)
-    (whole,) = run_trials([trial("exact")], tmp_path / "whole", workers=1)
+    (folder,) = run_trials([long], tmp_path, workers=1)
+    (whole,) = run_trials([long], tmp_path / "whole", workers=1)
     assert curves(folder) == curves(whole)
 
 
 @pytest.mark.slow
-def test_a_dead_process_is_explained(tmp_path):
+def test_a_dead_process_is_explained(tmp_path, long):
     def kill(event):
         if event.record is not None:
             (process,) = multiprocessing.active_children()
             os.kill(process.pid, signal.SIGKILL)
 
     with pytest.raises(ChildProcessError, match=r"trained 'exact, standalone' was killed: often"):
-        run_trials([trial("exact")], tmp_path, workers=1, on_event=kill)
+        run_trials([long], tmp_path, workers=1, on_event=kill)
 
 
 @pytest.mark.slow
