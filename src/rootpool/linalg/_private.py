@@ -10,12 +10,14 @@ import contextlib
 import ctypes
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
 __all__ = [
+    "constant_for_compilers",
     "interpreter_exits",
     "is_transformed",
     "is_wrapped",
@@ -27,6 +29,7 @@ __all__ = [
     "within_transform",
 ]
 
+F = TypeVar("F", bound=Callable[..., object])
 
 _PROXY = torch._C._TorchDispatchModeKey.PROXY
 
@@ -86,3 +89,9 @@ def thread_setters() -> tuple[Callable[[int], object], ...]:
 def interpreter_exits() -> bool:
     """Whether the main thread has ended, after which executors take no new work."""
     return bool(concurrent.futures.thread._shutdown)
+
+
+def constant_for_compilers(function: F) -> F:
+    """``torch.compiler.assume_constant_result`` without the import of the compiler."""
+    function._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    return function

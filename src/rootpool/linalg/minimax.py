@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
+from ._private import constant_for_compilers
 from .parameters import check_at_least
 from .products import product
 
@@ -79,6 +80,8 @@ class Minimax:
         return Y, Z
 
 
+# The compiler of torch 2.8 cannot trace the search, and no compiler needs to.
+@constant_for_compilers
 def best_odd_polynomial(
     low: float, high: float, degree: int = 5
 ) -> tuple[tuple[float, ...], float]:
