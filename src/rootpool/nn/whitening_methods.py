@@ -128,7 +128,8 @@ class CholeskyWhitening(WhiteningMethod):
             )
         L = torch.where(broken[..., None, None], torch.nan, L)  # what nobody looks at must not pass
         # A product with the inverse of n columns is several times faster than a solution for all m.
-        W: Tensor = torch.linalg.solve_triangular(L, torch.eye(S.shape[-1]).to(L), upper=False)
+        eye = torch.eye(S.shape[-1], dtype=L.dtype, device=L.device)
+        W: Tensor = torch.linalg.solve_triangular(L, eye, upper=False)
         return product(W.to(X.dtype), X)
 
     @staticmethod
