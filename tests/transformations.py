@@ -486,6 +486,9 @@ def outcome(row: Row, transformation: str) -> bool:
     if refusal is None:
         check(row)
         return True
-    with pytest.raises((RuntimeError, TypeError), match=refusal.error):
+    error = refusal.error
+    if transformation.startswith("compile"):
+        error += "|Observed exception"  # which is all that the compiler of torch 2.8 says
+    with pytest.raises((RuntimeError, TypeError), match=error):
         check(row)
     return False
