@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import hashlib
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,6 @@ from typing import Any
 
 from rootpool.files import write_atomically
 from rootpool.report import Record
-from rootpool.report.records import from_json, to_json
 from rootpool.train.keys import stable_key, versions
 
 __all__ = ["Kept"]
@@ -37,9 +37,9 @@ class Kept:
         key = stable_key([name, made_from, versions(), studies_digest()])
         file = self.folder / f"{name.replace(':', '-')}-{key}.json"
         if not file.is_file():
-            write_atomically(file, to_json(list(compute())))
+            write_atomically(file, json.dumps(list(compute()), indent=1))
         try:
-            records: list[Record] = from_json(file.read_text(encoding="utf-8"))
+            records: list[Record] = json.loads(file.read_text(encoding="utf-8"))
         except ValueError as error:
             raise ValueError(
                 f"{file} is damaged ({error}); delete it and run this again"

@@ -24,7 +24,7 @@ from typing import Any, Literal
 from scipy import stats
 
 from rootpool.report import Comparison, compare, describe, holm
-from rootpool.report.statistics import PairedDifference, detectable_difference, show_p
+from rootpool.report.statistics import PairedDifference, show_p
 
 from .study import Outcome, Part, Study, Tags
 
@@ -189,11 +189,11 @@ def _judged(part: Part, comparisons: Sequence[Comparison]) -> Outcome:
 
 def _beyond(differences: Sequence[PairedDifference], part: Part, wanted: float) -> bool:
     """Whether the seeds cannot tell as much as is wanted."""
-    spreads = [d.spread for d in differences]
-    if any(spread is None for spread in spreads):
+    detectable = [d.detectable for d in differences if d.detectable is not None]
+    if len(detectable) < len(differences):
         return True
     if part.judge == "better":
-        return median(_detectable(d) for d in differences) > wanted
+        return median(detectable) > wanted
     return any((d.high - d.low) / 2 > wanted for d in differences)  # type: ignore[operator]
 
 
@@ -226,14 +226,9 @@ def _described(comparisons: Sequence[Comparison]) -> str:
     )
 
 
-def _detectable(d: PairedDifference) -> float:
-    assert d.spread is not None
-    return detectable_difference(d.spread, d.n)
-
-
 def tells(differences: Iterable[PairedDifference]) -> str | None:
     """Which differences the seeds of some comparisons can tell from zero; None if there is no spread."""
-    known = [_detectable(d) for d in differences if d.spread is not None]
+    known = [d.detectable for d in differences if d.detectable is not None]
     if not known:
         return None
     return f"the seeds can tell differences of {median(known):.2f} points (80 % power, median)"

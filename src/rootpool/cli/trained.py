@@ -93,7 +93,6 @@ def _print_table(title: str, rows: Sequence[Mapping[str, str]], *, header: bool 
 
 
 def _write_evaluation(found: Evaluation, folder: Path) -> None:
-    from rootpool.report.plots import confusion_matrix
     from rootpool.report.records import write_records
 
     write_records(found.by_class(), folder / "classes.csv")
@@ -101,9 +100,7 @@ def _write_evaluation(found: Evaluation, folder: Path) -> None:
     names = [{"true class": name} for name in found.classes]
     both = zip(names, counts, strict=True)
     write_records([name | row for name, row in both], folder / "confusion.csv")
-    figure = confusion_matrix(found.confusion, found.classes)
-    write_atomically(folder / "confusion.png", lambda file: figure.savefig(file, dpi=120))
-    print(f"{folder}: classes.csv, confusion.csv, confusion.png")
+    print(f"{folder}: classes.csv, confusion.csv")
 
 
 def predict(

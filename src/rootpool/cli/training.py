@@ -81,29 +81,17 @@ def _of_run(output: str | None, resume: bool) -> Recipe:
 
 def _check_needs(recipe: Recipe, config: Mapping[str, Any]) -> None:
     """Raise unless the user has brought what a recipe needs."""
-    given = {
-        "--data": _value(config, "data", "root"),
-        "--weights": _value(config, "model", "weights"),
-    }
-    unknown = recipe.needs.keys() - given.keys()
-    if unknown:
-        raise SettingsError(
-            f"recipe {recipe.name} needs {', '.join(map(str, unknown))}; known are {', '.join(given)}"
-        )
-    missing = [option for option in recipe.needs if given[option] is None]
+    data, model = (config.get(part) or {} for part in ("data", "model"))
+    given = {"--data": data.get("root"), "--weights": model.get("weights")}
+    missing = [option for option in recipe.needs if given.get(option) is None]
     if missing:
         raise SettingsError(
             f"recipe {recipe.name} needs "
             + " and ".join(f"{option} ({recipe.needs[option]})" for option in missing)
         )
     for option, what in recipe.needs.items():
-        if not os.path.exists(given[option]):
+        if not os.path.exists(str(given[option])):
             raise SettingsError(f"{option} {given[option]} does not exist; it should be {what}")
-
-
-def _value(config: Mapping[str, Any], part: str, key: str) -> Any:
-    values = config.get(part)
-    return values.get(key) if isinstance(values, Mapping) else None
 
 
 def _announce(run: Run, checkpoint: Path | None) -> None:

@@ -12,7 +12,6 @@ except ImportError as error:
 from .backbones import Backbone
 from .checkpoints import load_checkpoint, save_checkpoint
 from .classifier import PooledClassifier
-from .contributions import contributions
 from .cut import split_at_frozen
 from .export import EXPORTABLE, export_onnx, export_program
 from .factory import create_model, list_models, pretrained_input
@@ -30,7 +29,6 @@ __all__ = [
     "PooledClassifier",
     "Preset",
     "Stages",
-    "contributions",
     "create_model",
     "export_onnx",
     "export_program",

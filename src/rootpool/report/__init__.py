@@ -9,9 +9,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .accuracy import AccuracyDifference, difference_by_seed
+    from .accuracy import difference_by_seed
     from .blocks import (
         Block,
+        Cell,
         Code,
         Details,
         Facts,
@@ -20,10 +21,10 @@ if TYPE_CHECKING:
         Paragraph,
         Picture,
         Rendering,
+        Table,
         anchor,
     )
     from .document import Page
-    from .photographs import Photographs, draw_examples, draw_pairs
     from .records import Record, read_records, write_records
     from .run_report import runs_page
     from .runs import RunFolder, RunGroup, group_runs, read_run
@@ -37,11 +38,9 @@ if TYPE_CHECKING:
         holm,
         paired_difference,
     )
-    from .table import Cell, Table
     from .text import Link, Mono, Number, Strong, Text
 
 __all__ = [
-    "AccuracyDifference",
     "Block",
     "Cell",
     "Code",
@@ -56,7 +55,6 @@ __all__ = [
     "Page",
     "PairedDifference",
     "Paragraph",
-    "Photographs",
     "Picture",
     "Record",
     "Rendering",
@@ -71,8 +69,6 @@ __all__ = [
     "covariance_eigenvalues",
     "describe",
     "difference_by_seed",
-    "draw_examples",
-    "draw_pairs",
     "group_runs",
     "holm",
     "paired_difference",
@@ -85,8 +81,8 @@ __all__ = [
 
 # The first that has a name is imported for it; what needs torch alone comes first.
 _MODULES = (
-    *("records", "spectrum", "text", "blocks", "table", "document"),
-    *("accuracy", "statistics", "runs", "photographs", "run_report"),
+    *("records", "spectrum", "text", "blocks", "document"),
+    *("accuracy", "statistics", "runs", "run_report"),
 )
 
 

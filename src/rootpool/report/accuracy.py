@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "NORMAL",
-    "AccuracyDifference",
-    "difference_by_seed",
-    "recognised",
-]
+__all__ = ["NORMAL", "AccuracyDifference", "difference_by_seed"]
 
 Right = NDArray[np.bool_]  # for each image, whether it was recognised
 # Standard errors in half of a 95 % interval, where values are many: of a few seeds take Student's t.
@@ -41,17 +36,6 @@ class AccuracyDifference:
         return NORMAL * self.images_error
 
 
-def recognised(images: int, missed: Sequence[int]) -> Right:
-    """Which of so many images were recognised, given those that were not.
-
-    >>> recognised(3, [1]).tolist()
-    [True, False, True]
-    """
-    right = np.ones(images, bool)
-    right[list(missed)] = False
-    return right
-
-
 def difference_by_seed(
     ours: Mapping[int, Right], theirs: Mapping[int, Right]
 ) -> AccuracyDifference | None:
@@ -62,7 +46,8 @@ def difference_by_seed(
     seeds of :math:`\bar d_{s \cdot}`. With one seed the second error is not known and counts as 0.
     None without a common seed, or for other images.
 
-    >>> difference_by_seed({0: recognised(4, [3])}, {0: recognised(4, [1, 3])}).difference
+    >>> ours, theirs = np.array([True, True, True, False]), np.array([True, False, True, False])
+    >>> difference_by_seed({0: ours}, {0: theirs}).difference
     25.0
     """
     seeds = sorted(ours.keys() & theirs.keys())

@@ -1,66 +1,20 @@
-"""Records, flat dicts of numbers and strings, in CSV files; other plain data in JSON."""
+"""Records, flat dicts of numbers and strings, in CSV files; the result of a run in JSON."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from rootpool.files import write_atomically
 
-__all__ = [
-    "Record",
-    "from_json",
-    "read_json",
-    "read_records",
-    "to_csv",
-    "to_json",
-    "write_records",
-]
+__all__ = ["Record", "read_json", "read_records", "to_csv", "write_records"]
 
 # Values are numbers, strings, truth values or None; which of them a key holds is known where it is used.
 Record: TypeAlias = dict[str, Any]
-
-_NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-
-
-def to_json(content: Any) -> str:
-    """Plain data as strict JSON; numbers that are not finite become strings, which JSON has no numbers for.
-
-    >>> print(to_json({"loss": float("nan")}), end="")
-    {
-     "loss": "NaN"
-    }
-    """
-
-    def named(value: Any) -> Any:
-        if isinstance(value, float) and not math.isfinite(value):
-            return json.dumps(value)
-        return value
-
-    return json.dumps(_changed(content, named), indent=1, allow_nan=False) + "\n"
-
-
-def from_json(text: str) -> Any:
-    """What :func:`to_json` wrote, with the numbers that are not finite."""
-
-    def numbered(value: Any) -> Any:
-        return _NOT_FINITE.get(value, value) if isinstance(value, str) else value
-
-    return _changed(json.loads(text), numbered)
-
-
-def _changed(content: Any, change: Callable[[Any], Any]) -> Any:
-    """Plain data with every number, text and None in it changed."""
-    if isinstance(content, Mapping):
-        return {key: _changed(item, change) for key, item in content.items()}
-    if isinstance(content, list | tuple):
-        return [_changed(item, change) for item in content]
-    return change(content)
 
 
 def to_csv(records: Iterable[Record]) -> str:
@@ -106,9 +60,9 @@ def read_records(path: str | Path) -> list[Record]:
 
 
 def read_json(path: str | Path, *keys: str) -> dict[str, Any]:
-    """Read a dictionary that was written by :func:`to_json`; it must have at least these keys."""
+    """Read a dictionary that has at least these keys."""
     try:
-        content = from_json(Path(path).read_text(encoding="utf-8"))
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
         missing = [key for key in keys if key not in content]
         if missing or not isinstance(content, dict):
             raise ValueError(f"it has no {', '.join(missing) or 'keys'}")

@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any
 
 from .accuracy import difference_by_seed
-from .blocks import Block, Details, Heading, Paragraph, Picture
+from .blocks import Block, Cell, Details, Heading, Paragraph, Picture, Table
 from .document import Page
 from .plots import (
     dots_with_spread,
@@ -19,7 +19,6 @@ from .plots import (
 from .records import Record
 from .runs import RunFolder, RunGroup, different_settings, group_runs, read_run
 from .statistics import compare, comparison_table
-from .table import Cell, Table
 from .text import Mono, Number
 
 __all__ = ["report", "runs_page"]

@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 import yaml
-from numpy.typing import NDArray
 
-from .accuracy import recognised
+from .accuracy import Right
 from .records import Record, read_json, read_records
 
 __all__ = ["RunFolder", "RunGroup", "flatten", "group_runs", "read_run", "read_yaml"]
@@ -36,7 +35,7 @@ class RunFolder:
     history: Sequence[Record]
     spectrum: Sequence[Record]
     timing: Sequence[Record]
-    right: NDArray[np.bool_] | None = None
+    right: Right | None = None
     seconds: float | None = None
     classes: int | None = None
     images: int | None = None
@@ -69,7 +68,7 @@ class RunGroup:
         }
 
     @property
-    def right(self) -> dict[int, NDArray[np.bool_]]:
+    def right(self) -> dict[int, Right]:
         """By seed, which images were recognised; without the runs that do not know."""
         return {run.seed: run.right for run in self.runs if run.right is not None}
 
@@ -114,8 +113,9 @@ def _result(path: Path) -> dict[str, Any]:
         return {}
     keys = ("seconds", "classes", "images", "diverged")
     content = read_json(path, "missed", *keys)
-    images, missed = content["images"], content["missed"]
-    right = recognised(images, missed) if images else None
+    right = np.ones(content["images"], bool) if content["images"] else None
+    if right is not None:
+        right[content["missed"]] = False
     return {"right": right, **{key: content[key] for key in keys}}
 
 

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 from scipy import stats
 
-from .table import Cell, Table
+from .blocks import Cell, Table
 from .text import Number, Text
 
 __all__ = [
@@ -26,7 +26,6 @@ __all__ = [
     "compare",
     "comparison_table",
     "describe",
-    "detectable_difference",
     "holm",
     "paired_difference",
     "show_p",
@@ -59,11 +58,12 @@ class PairedDifference:
         return None if self.low is None or self.high is None else (self.high - self.low) / 2
 
     @property
-    def spread(self) -> float | None:
-        """Standard deviation of the differences of pairs; None where there is no interval."""
+    def detectable(self) -> float | None:
+        """The smallest difference that as many pairs tell from zero with a power of 80 %."""
         if self.reach is None:
             return None
-        return self.reach / student_factor(self.n) * math.sqrt(self.n)
+        t = stats.t(self.n - 1)
+        return self.reach * (1 + float(t.ppf(0.8) / t.ppf(1 - ALPHA / 2)))
 
 
 def paired_difference(a: Iterable[float], b: Iterable[float]) -> PairedDifference:
@@ -96,25 +96,6 @@ def paired_difference(a: Iterable[float], b: Iterable[float]) -> PairedDifferenc
     test = stats.ttest_rel(a, b)
     low, high = map(float, test.confidence_interval(1 - ALPHA))
     return PairedDifference(mean, low, high, float(test.pvalue), n)
-
-
-def detectable_difference(spread: float, n: int, power: float = 0.8) -> float:
-    """The smallest difference that n pairs tell from zero with this power, at 95 % confidence.
-
-    Args:
-        spread: standard deviation of the differences of pairs.
-        n: number of pairs, at least two.
-        power: probability to find a difference of this size clear.
-
-    >>> f"{detectable_difference(0.5, 24):.2f}"
-    '0.30'
-    """
-    return (student_factor(n) + float(stats.t(n - 1).ppf(power))) * spread / math.sqrt(n)
-
-
-def student_factor(n: int) -> float:
-    """Half the width of a 95 % interval over n pairs, in standard errors."""
-    return float(stats.t(n - 1).ppf(1 - ALPHA / 2))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -7,31 +7,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-
 import rootpool
-from rootpool.models import contributions
-from rootpool.report import (
-    Block,
-    Facts,
-    Heading,
-    Number,
-    Page,
-    Paragraph,
-    Photographs,
-    Picture,
-    Table,
-    draw_examples,
-    draw_pairs,
-)
-from rootpool.report.plots import confusion_matrix
+from rootpool.report import Block, Facts, Heading, Number, Page, Picture, Table
+from rootpool.report.plots import confused_pairs, confusion_matrix
 
-from .data import EMBEDDED, LabelledImages, decode_image
+from .data import EMBEDDED, decode_image
 from .evaluation import Evaluation, TrainedRun, data_of
 
 __all__ = ["evaluation_page"]
 
-ANSWERS, WORST = 5, 20
+WORST = 20
 
 
 def evaluation_page(
@@ -66,14 +51,7 @@ def evaluation_page(
         ),
     )
     if found.predicted and (root or run.data_options["root"]) not in EMBEDDED:
-        images: Any = data_of(run, root, on_bad_image).splits.val
-        photographs = Photographs(
-            lambda k: decode_image(images.path(k)),
-            images.labels.tolist(),
-            found.predicted,
-            found.classes,
-        )
-        page.add(*_pairs(photographs), *_examples(run, images, photographs))
+        page.add(*_pairs(data_of(run, root, on_bad_image).splits.val, found))
     return page
 
 
@@ -102,57 +80,20 @@ def _worst(found: Evaluation) -> Table:
     )
 
 
-# --------------------------------------------------------------------------------------------------
-# Photographs
-
-
-def _pairs(photographs: Photographs) -> list[Block]:
-    if not photographs.confused():
+def _pairs(images: Any, found: Evaluation) -> list[Block]:
+    labels = images.labels.tolist()
+    if list(found.predicted) == labels:
         return []
     return [
         Heading("What is confused with what"),
         Picture.of(
-            draw_pairs,
-            photographs,
+            confused_pairs,
+            lambda k: decode_image(images.path(k)),
+            labels,
+            found.predicted,
+            found.classes,
             alt="Pairs of classes that are confused most often, with a photograph of each",
             caption="Left: a photograph that was taken for the class on the right. Right: one of that class "
             "that was recognised.",
-        ),
-    ]
-
-
-def _examples(run: TrainedRun, images: LabelledImages, photographs: Photographs) -> list[Block]:
-    model, drawn = run.module.model.eval(), photographs.sample()
-    inputs = torch.stack([images[k][0] for k in drawn]).to(run.module.device)
-    with torch.no_grad():
-        best = model(inputs).softmax(1).topk(min(ANSWERS, len(photographs.classes)))
-    answers = [
-        list(zip(*pair, strict=True))
-        for pair in zip(best.indices.tolist(), best.values.tolist(), strict=True)
-    ]
-    text = "Drawn at random, without looking at the answers."
-    maps = None
-    try:
-        found = contributions(model, inputs, best.indices[:, 0]).cpu()
-        maps = list(found.numpy()) if found.dim() == 3 else None
-    except ValueError as error:  # a pooling of another kind, or branches with other positions
-        text += f" (No maps: {error}.)"
-    if maps is not None:
-        text += (
-            " Beside each is what every position adds to the logit of the first answer (red) or takes "
-            "from it (blue): the gradient of that logit through the pooling, times the features. For roots "
-            "and averages these numbers add up to the logit. The map covers what the network sees, which "
-            "may be less than the photograph."
-        )
-    return [
-        Heading("A few images"),
-        Paragraph(text),
-        Picture.of(
-            draw_examples,
-            photographs,
-            drawn,
-            answers,
-            maps,
-            alt="Photographs, the most probable classes of each, and which positions speak for the first",
         ),
     ]

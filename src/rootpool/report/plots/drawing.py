@@ -24,7 +24,6 @@ __all__ = [
     "left_out",
     "legend",
     "logarithmic",
-    "power_of_ten",
     "styled",
 ]
 
@@ -34,7 +33,6 @@ P = ParamSpec("P")
 
 STYLE = Path(__file__).with_name("rootpool.mplstyle")
 CHARACTER = 0.077  # inches of 9-point text, on the safe side
-SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
@@ -88,21 +86,8 @@ def logarithmic(axes: Axes, name: Literal["x", "y"]) -> None:
     steps = (1, 1.5, 2, 3, 5, 7) if high <= 10 * low else (1, 2, 5) if high <= 300 * low else (1,)
     axis = getattr(axes, f"{name}axis")
     axis.set_major_locator(LogLocator(subs=steps, numticks=8))
-    axis.set_major_formatter(FuncFormatter(lambda number, _: power_of_ten(number)))
+    axis.set_major_formatter(FuncFormatter(lambda number, _: f"{number:g}"))
     axis.set_minor_locator(NullLocator())
-
-
-def power_of_ten(number: float) -> str:
-    """A short label for a tick of a logarithmic axis.
-
-    >>> power_of_ten(100), power_of_ten(0.1), power_of_ten(1e12), power_of_ten(1.5e-7)
-    ('100', '0.1', '10¹²', '1.5·10⁻⁷')
-    """
-    if 1e-3 <= number < 1e5:
-        return f"{number:g}"
-    digits, exponent = f"{number:.1e}".split("e")
-    factor = f"{digits.removesuffix('.0')}·10".removeprefix("1·")
-    return factor + f"{int(exponent)}".translate(SUPERSCRIPTS)
 
 
 def fit(text: str, inches: float, lines: int = 1) -> str:
