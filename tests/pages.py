@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 BLOCK = re.compile(
     r"(?:^<!-- not run: (?P<reason>.+?) -->\n+)?"
     r'^```(?P<language>\w*)(?: \{.*\}| title="(?P<title>[^"]+)")?\n(?P<code>.*?)^```$',
@@ -32,9 +33,8 @@ class Block:
             exec(self.code, scope)
         elif self.language == "pycon":
             test = doctest.DocTestParser().get_doctest(self.code, scope, "page", None, 0)
-            flags = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
             report: list[str] = []
-            doctest.DocTestRunner(optionflags=flags).run(test, out=report.append, clear_globs=False)
+            doctest.DocTestRunner(optionflags=FLAGS).run(test, out=report.append, clear_globs=False)
             assert not report, "".join(report)
             scope.update(test.globs)
 

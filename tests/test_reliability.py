@@ -22,17 +22,11 @@ RECORD = {
     "kinds": [{"family": "matrix", "kind": "Hilbert", "cases": 9, **FINDING, "figure": 2.5}],
 }
 KILLS = [{"doing": "a step"}, {"doing": "a step"}, {"doing": "a checkpoint"}]
-BITS = {"setting": "as it is", "result": "sqrtm", "cases": 16, "place": 0, "company": 3}
-CPU = {"device": "a CPU", "threads": 1, "torch": "2.99"}
 RECORDS = {
     "torture": (RECORD, ["12,345", "| 7 of 9 | 2.5 |"]),
     "kills": (
         {"kills": KILLS, "equal": 2, "tried": 3, "seconds": 9, "machine": {"cores": 2}},
         ["2 of 3 ended", "a step 2, a checkpoint 1"],
-    ),
-    "bits": (
-        {"bits": [BITS], "machine": CPU, "mkl": "MKL 1"},
-        ["a CPU, 1 threads, torch 2.99, MKL 1", "| as it is | `sqrtm` |  | 0 of 16 | 3 of 16 |"],
     ),
     "waits": (
         {"waits": [{"step": "x", "checked": [6, 1], "unchecked": [0, 0]}]},

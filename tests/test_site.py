@@ -16,25 +16,21 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-d", str(folder)]
+@pytest.mark.slow
+def test_the_site(tmp_path):
+    site = tmp_path / "site"
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-d", str(site)]
     built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert built.returncode == 0, built.stderr
-    return folder
-
-
-@pytest.mark.slow
-def test_the_site(site):
     assert list(CHECK["problems"](site)) == []
     included = {
         "appendix/benchmarks": "spd_learn",
         "results/speed": "positions",
         "cite": "cff-version",
+        "changelog": "Unreleased",
+        "api/nn": 'href="#rootpool.nn.CovariancePool"',
+        "appendix/paper-norm": "Record: the paper, small network with batch norm",
     }
-    included |= {"changelog": "Unreleased", "api/nn": 'href="#rootpool.nn.CovariancePool"'}
-    included |= {"appendix/paper-norm": "Record: the paper, small network with batch norm"}
     for page, text in included.items():
         assert text in (site / f"{page}.html").read_text(encoding="utf-8")
     reference = (site / "api" / "linalg.html").read_text(encoding="utf-8")
@@ -73,10 +69,7 @@ def test_whole_references_pass(tmp_path):
     (tmp_path / "style.css").write_text("a { background: url(picture.svg) }", encoding="utf-8")
     assert "picture.svg" in broken(tmp_path, '<link href="style.css">')[0]
     (tmp_path / "picture.svg").touch()
-    body = (
-        '<h1 id="top"></h1><a href="#top"><a href="index.html#top"><a href="https://example.org">'
-    )
-    assert broken(tmp_path, body) == []
+    assert broken(tmp_path, '<h1 id="top"></h1><a href="#top"><a href="https://a.org">') == []
 
 
 def test_reference_has_what_a_package_exports():

@@ -11,6 +11,7 @@ import torch
 
 from images import make_image_tree
 from rootpool.cli import main
+from rootpool.cli.trained import _print_table
 from rootpool.train import SettingsError, export
 from rootpool.train.evaluation import data_of, load_run, measure, predict
 
@@ -61,8 +62,7 @@ def start(folder):
 def test_the_end_of_a_training_names_the_best_epoch_and_the_next_step(colours, capsys):
     assert run("train", "--resume", "--output", colours / "run") == 0
     out = capsys.readouterr().out
-    assert "finished 16 epochs of 16" in out
-    assert "lowest validation error, in epoch" in out
+    assert "finished 16 epochs of 16\nlowest validation error, in epoch" in out
     assert "top-5" not in out  # of three classes
     assert f"next: rootpool evaluate {colours / 'run'}" in out
 
@@ -82,21 +82,11 @@ def test_a_run_folder_is_evaluated_on_any_folder_of_its_classes(colours, tmp_pat
     with (output / "confusion.csv").open() as file:
         confusion = list(csv.reader(file))
     assert [sum(map(int, row[1:])) for row in confusion[1:]] == [3, 0, 3]
-    assert (output / "confusion.png").stat().st_size > 1000
     page = (output / "index.html").read_text(encoding="utf-8")
-    assert "A few images" in page
+    assert "Predicted class by true class" in page
     assert "top-5" not in page
-    assert page.count("<image") >= 12, "six photographs, and a map beside each"
-    make_image_tree(tmp_path / "odd", classes=["green", "violet"], splits=("",))
-    assert run("evaluate", colours / "run", "--data", tmp_path / "odd") == 1
-    assert "folders that are not classes of the run: violet" in capsys.readouterr().err
-    for count, message in ((2, "knows 3 classes, the data has 2"), (3, "have other names")):
-        data = make_image_tree(tmp_path / f"{count}", classes=count)
-        assert run("evaluate", colours / "run", f"--data={data}") == 1
-        assert message in capsys.readouterr().err
-    (tmp_path / "file.ckpt").write_bytes(b"no checkpoint")
-    assert run("evaluate", tmp_path / "file.ckpt") == 1
-    assert "is not a checkpoint of rootpool train" in capsys.readouterr().err
+    wrong = [row for row in rows if row["confused_with"]]
+    assert ("What is confused with what" in page) == bool(wrong)
 
 
 def test_an_image_and_its_mirror_image_decide_together(colours, capsys):
@@ -115,8 +105,6 @@ def test_an_image_and_its_mirror_image_decide_together(colours, capsys):
     assert found.metrics["val_loss"] != measure(trained).metrics["val_loss"]  # and not for ever
     assert run("evaluate", colours / "run", "--mirrored") == 0
     assert "with mirror images" in " ".join(capsys.readouterr().out.split())
-    assert run("evaluate", colours / "run", "--mirrored", "--output", colours / "page") == 1
-    assert "leave out --mirrored" in capsys.readouterr().err
 
 
 def test_a_folder_is_predicted_to_a_table_in_batches(colours, tmp_path, capsys):
@@ -208,21 +196,28 @@ def test_a_training_starts_from_the_folder_of_a_run(colours, tmp_path, capsys):
     assert rates == {"backbone": 1e-3, "pool": 1e-3, "classifier": 6e-3}
 
 
-def test_no_color_is_respected(colours, monkeypatch, capsys):
+def test_no_color_is_respected(monkeypatch, capsys):
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm-256color")
     colour = re.compile(r"\x1b\[(\d+;)*([349]\d|10\d)[\d;]*m")
-    assert run("evaluate", colours / "run") == 0
+    _print_table("", [{"top-1 error": "12 %"}])
     assert colour.search(capsys.readouterr().out)
     monkeypatch.setenv("NO_COLOR", "1")
-    assert run("evaluate", colours / "run") == 0
-    out = capsys.readouterr().out
-    assert "top-1 error" in out
-    assert not colour.search(out)
+    _print_table("", [{"top-1 error": "12 %"}])
+    assert not colour.search(capsys.readouterr().out)
 
 
 def test_mistakes_around_a_run(colours, tmp_path, capsys):
+    make_image_tree(tmp_path / "odd", classes=["green", "violet"], splits=("",))
+    for count in (2, 3):
+        make_image_tree(tmp_path / f"{count}", classes=count)
+    (tmp_path / "file.ckpt").write_bytes(b"no checkpoint")
+    data = ["evaluate", colours / "run", "--data"]
     for arguments, message in (
+        ([*data, tmp_path / "odd"], "folders that are not classes of the run: violet"),
+        ([*data, tmp_path / "2"], "knows 3 classes, the data has 2"),
+        ([*data, tmp_path / "3"], "have other names"),
+        (["evaluate", tmp_path / "file.ckpt"], "is not a checkpoint of rootpool train"),
         (["export", colours / "run", "--output", "model.tflite"], "must end in .onnx or .pt2"),
         (["export", tmp_path / "nothing"], "there is no checkpoint"),
         (["evaluate", tmp_path], f"there is no checkpoint in {tmp_path}"),
@@ -230,6 +225,7 @@ def test_mistakes_around_a_run(colours, tmp_path, capsys):
             ["evaluate", colours / "run", "--output", colours / "start.pt"],
             "is a file, not a folder",
         ),
+        ([*data[:2], "--mirrored", "--output", tmp_path / "page"], "leave out --mirrored"),
         (["predict", colours / "run", tmp_path / "x.jpg"], "there is no image or folder"),
         (
             ["train", "--resume"],

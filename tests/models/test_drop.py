@@ -1,4 +1,4 @@
-"""Dropout of channels before a covariance, by name: made, saved, trained, resumed, used."""
+"""Dropout of channels before a covariance, by name."""
 
 import pytest
 import torch
@@ -6,9 +6,6 @@ import torch
 import matrices
 from rootpool.models import create_model
 from rootpool.nn import AdaptiveChannelDropout, make_pool
-from rootpool.train import SettingsError
-from rootpool.train.settings import resolve
-from small_runs import CONFIG, assert_same_state, final, run, stopped_run
 
 
 def test_it_is_before_the_covariance_and_drops_in_training_alone():
@@ -49,21 +46,3 @@ def test_it_is_before_the_covariance_and_drops_in_training_alone():
 def test_where_it_cannot_be(make, message):
     with pytest.raises(ValueError, match=message):
         make()
-
-
-def test_the_key_of_recipes():
-    settings = resolve({"model": {"method": "covariance", "drop": "adaptive"}})
-    assert settings.model.drop == "adaptive"
-    with pytest.raises(SettingsError, match=r"model\.drop must be adaptive or null, got 'some'"):
-        resolve({"model": {"drop": "some"}})
-
-
-@pytest.mark.slow
-def test_a_run_that_is_resumed_draws_the_same_masks(tmp_path):
-    model = {**CONFIG["model"], "method": "covariance", "drop": "adaptive"}
-    config = {**CONFIG, "model": model, "hybrid": None}
-    whole = run(tmp_path / "whole", config=config)
-    assert isinstance(whole.module.model.pool.channel_dropout, AdaptiveChannelDropout)
-    stopped_run(tmp_path / "stopped", 7, config=config)
-    run(tmp_path / "stopped", resume=True, config=config)
-    assert_same_state(final(tmp_path / "stopped"), final(tmp_path / "whole"))

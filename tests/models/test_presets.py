@@ -38,23 +38,18 @@ def test_resnet_positions(last_stride, side):
 
 def test_alexnet_of_the_paper():
     with torch.device("meta"):
-        model = create_model("paper/alexnet")
+        model = create_model("paper/alexnet", num_classes=0)
+        reduced = create_model("paper/alexnet", reduction=256)  # as the scripts have it
         features = model.forward_features(torch.empty(2, 3, 224, 224))
+        hidden = model.forward_head(features)
     assert features.shape == (2, 256, 13, 13)
     step = ["Conv2d", "BatchNorm2d", "ReLU"]
     assert layers(model.backbone) == [*step, "MaxPool2d", *step, "MaxPool2d", *step, *step, *step]
     assert layers(model.pool.reduction) == ["Identity"]  # no reduction: "13 x 13 x 256"
-    with torch.device("meta"):
-        reduced = create_model("paper/alexnet", reduction=256)  # as the scripts have it
-    assert layers(reduced.pool.reduction) == ["Conv2d", "BatchNorm2d", "ReLU"]
-    assert reduced.pool.out_features == 32896
-    assert layers(model.classifier) == ["Linear", "ReLU", "Linear", "ReLU", "Linear"]
-    with torch.device("meta"):
-        headless = create_model("paper/alexnet", num_classes=0)
-        hidden = headless(torch.empty(2, 3, 224, 224))
-    assert (headless.num_classes, headless.head_hidden_size, hidden.shape) == (0, 32896, (2, 4096))
-    widths = [(m.in_features, m.out_features) for m in model.classifier if hasattr(m, "weight")]
+    assert layers(reduced.pool.reduction) == step
+    widths = [(m.in_features, m.out_features) for m in reduced.classifier if hasattr(m, "weight")]
     assert widths == [(32896, 4096), (4096, 4096), (4096, 1000)]
+    assert (model.num_classes, model.head_hidden_size, hidden.shape) == (0, 32896, (2, 4096))
 
 
 def test_vanilla_alexnet_is_torchvisions():

@@ -7,12 +7,7 @@ import timm
 import torch
 from torch import nn
 
-from rootpool.models import (
-    create_model,
-    load_checkpoint,
-    pretrained_input,
-    save_checkpoint,
-)
+from rootpool.models import create_model, load_checkpoint, pretrained_input, save_checkpoint
 from rootpool.nn import AdaptiveChannelDropout, Branch, Length
 
 TINY = "test_resnet"
@@ -49,19 +44,13 @@ def test_a_new_last_layer_by_number_of_classes(name, tmp_path):
         model.reset_classifier(-1)
 
 
-def test_a_changed_model_saves_and_loads(tmp_path):
+def test_a_model_with_other_layers_has_no_description(tmp_path):
     model = create_model(TINY, "exact", 7, reduction=4)
-    model.classifier = nn.Linear(model.pool.out_features, 2)
-    model.freeze("backbone")
-    path = tmp_path / "model.safetensors"
-    save_checkpoint(model.eval(), path)
-    again = load_checkpoint(path).eval()
-    torch.testing.assert_close(again(IMAGES), model(IMAGES))
-    model.classifier = nn.Sequential(nn.ReLU(), nn.Linear(10, 7))  # which no description has
-    save_checkpoint(model, path)
+    model.classifier = nn.Sequential(nn.ReLU(), nn.Linear(10, 7))
+    save_checkpoint(model, tmp_path / "model.pt")
     with pytest.raises(ValueError, match="does not say how its network was made"):
-        load_checkpoint(path)
-    load_checkpoint(path, model)
+        load_checkpoint(tmp_path / "model.pt")
+    load_checkpoint(tmp_path / "model.pt", model)
 
 
 def test_options_of_the_pooling_survive_a_file(tmp_path):
@@ -93,11 +82,8 @@ def test_dropout_is_before_the_classifier_and_only_in_training():
         create_model("torchvision/alexnet", dropout=0.3)
 
 
-@pytest.mark.parametrize(
-    "context", [torch.no_grad, torch.inference_mode, lambda: torch.set_grad_enabled(False)]
-)
-def test_models_are_made_without_gradients_too(context):
-    with context():
+def test_models_are_made_without_gradients_too():
+    with torch.inference_mode():
         model = create_model(TINY, num_classes=2)
     assert model.num_features == create_model(TINY, num_classes=2).num_features
 
@@ -133,7 +119,6 @@ def test_activations_are_recomputed_on_demand(model):
     ("name", "last", "frozen", "learning"),
     [
         (TINY, "layer1", "layer1.0.conv1.weight", "layer2.0.conv1.weight"),
-        ("torchvision/resnet18", "layer1", "layer1.0.conv1.weight", "layer2.0.conv1.weight"),
         (
             "torchvision/mobilenet_v2",
             "features.1",
@@ -164,11 +149,8 @@ def test_first_modules_are_frozen_with_their_statistics(name, last, frozen, lear
 def test_freezing_the_whole_backbone_and_what_cannot_be_frozen():
     model = create_model(TINY, num_classes=2, reduction=4)
     model.freeze()
-    assert {name.split(".")[0] for name, p in model.named_parameters() if p.requires_grad} == {
-        "pool",
-        "classifier",
-    }
-    model.unfreeze()
+    learning = {name.split(".")[0] for name, p in model.named_parameters() if p.requires_grad}
+    assert learning == {"pool", "classifier"}
     with pytest.raises(ValueError, match=r"last module that is frozen, .* got 'head'"):
         model.freeze("head")
 
@@ -195,7 +177,6 @@ def test_models_of_a_hub_are_made_by_timm(tmp_path):
 @pytest.mark.parametrize(
     ("name", "until", "channels"),
     [
-        ("resnet18", "layer3", 256),
         ("tf_efficientnet_lite0", "blocks.5", 192),
         ("swin_tiny_patch4_window7_224", "layers.1", 192),
     ],
@@ -216,8 +197,5 @@ def test_a_network_that_ends_early(name, until, channels):
         features = model.backbone(images)
     expected = kept[0].flatten(1, 2).mT if "swin" in name else kept[0].flatten(2)
     torch.testing.assert_close(features.flatten(2), expected)
-
-
-def test_a_network_that_would_end_nowhere():
     with pytest.raises(ValueError, match=r"unknown module to end with 'layer9'; did you mean"):
         create_model("resnet18", num_classes=3, until="layer9")
