@@ -8,11 +8,10 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Sequence
-from typing import Any
 
 from rootpool.suggest import unknown_name
 
-from .commands import Command, build_parser
+from .commands import build_parser
 
 __all__ = ["main", "run"]
 
@@ -49,10 +48,13 @@ def run(parser: argparse.ArgumentParser, arguments: Sequence[str] | None = None)
         options["overrides"] += rest
     command, show_traceback = options.pop("command"), options.pop("traceback")
     try:
-        code = _run(command, options)
+        code: int = command.run(options)
         sys.stdout.flush()  # here, where a closed pipe is still caught
         return code
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit) as end:
+        stopped = isinstance(end, KeyboardInterrupt)
+        if not stopped and not isinstance(end.__context__, KeyboardInterrupt):
+            raise  # Lightning answers Ctrl-C with an exit
         _say(f"stopped{command.when_stopped}")
         return STOPPED
     except Exception as error:
@@ -62,15 +64,6 @@ def run(parser: argparse.ArgumentParser, arguments: Sequence[str] | None = None)
             traceback.print_exc()
         _say(_explain(error))
         return FAILED
-
-
-def _run(command: Command, options: dict[str, Any]) -> int:
-    try:
-        return command.run(options)
-    except SystemExit as end:
-        if isinstance(end.__context__, KeyboardInterrupt):  # Lightning answers Ctrl-C with an exit
-            raise end.__context__ from None
-        raise
 
 
 def _reader_left() -> bool:
