@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from datetime import timedelta
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # rich comes with the extra "train" only
@@ -58,12 +57,7 @@ class Display:
         self._live.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._live.stop()
 
     def update(self, done: float, about: str = "", below: RenderableType | None = None) -> None:

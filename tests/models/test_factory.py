@@ -248,6 +248,9 @@ def test_impossible_models(arguments, error, message):
         create_model(*arguments)
 
 
+DROP = {"channel_dropout": "adaptive"}
+
+
 @pytest.mark.parametrize(
     ("name", "options", "error", "message"),
     [
@@ -256,6 +259,15 @@ def test_impossible_models(arguments, error, message):
         ("patchnet", {"pretrained": True}, ValueError, "patchnet has no ImageNet weights"),
         ("paper/alexnet", {"pretrained": True}, ValueError, "no ImageNet weights; use norm=False"),
         ("paper/alexnet", {"pool": "gap", "reduction": 8}, ValueError, "network has no reduction"),
+        ("paper/alexnet", {"pool": "gap", **DROP}, ValueError, "network has no channel_dropout"),
+        ("patchnet", {"pool": "gap", **DROP}, ValueError, "before a covariance, and gap has none"),
+        ("patchnet", {"pool": CovariancePool(64), **DROP}, ValueError, "for pools given by name"),
+        (
+            "patchnet",
+            {"channel_dropout": "some"},
+            ValueError,
+            "must be adaptive or None, got 'some'",
+        ),
         ("resnet18", {"pretrained": True, "weights": "a"}, ValueError, "weights=..., not both"),
         ("resnet18", {"weights": "nowhere.pth"}, FileNotFoundError, "no file 'nowhere.pth'"),
         ("resnet18", {"global_pool": "avg"}, TypeError, "average pooling is pool='gap'"),

@@ -63,6 +63,8 @@ def test_options_of_the_pooling_survive_a_file(tmp_path):
     assert {name: getattr(again.pool, name) for name in options} == options
     assert again.head_drop.p == 0.25
     assert isinstance(again.pool.channel_dropout, AdaptiveChannelDropout)
+    both = create_model("patchnet", "covariance", 3, tokens="class+patches", **more)
+    assert sum(isinstance(m, AdaptiveChannelDropout) for m in both.modules()) == 1
     with pytest.raises(ValueError, match="scaling is for pools given by name"):
         create_model(TINY, nn.Identity(), scaling=Length(1.0))
 
