@@ -9,7 +9,7 @@ from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
 
 from rootpool.nn import covariance_pools, resolve_method, set_method
 
-from .settings import STAGES, HybridSchedule
+from .settings import HybridSchedule
 
 __all__ = ["HybridProtocol"]
 
@@ -18,7 +18,6 @@ class HybridProtocol(pl.Callback):
     """Callback that trains with the method ``schedule.start`` first and with ``final`` after the switch.
 
     The method is a function of the epoch, so a run resumed at any epoch has the right one.
-    The stage is logged as ``hybrid_stage`` (0, 1, 2 as in ``STAGES``).
 
     Args:
         schedule: when to switch.
@@ -77,5 +76,3 @@ class HybridProtocol(pl.Callback):
         epoch = trainer.current_epoch
         if epoch == self.schedule.switch_epoch:
             rank_zero_info(f"epoch {epoch}: {self.schedule.start} -> {self._final}")
-        stage = STAGES.index(self.schedule.stage(epoch))
-        pl_module.log("hybrid_stage", float(stage), on_step=False, on_epoch=True)

@@ -194,9 +194,6 @@ class DataSettings:
     on_bad_image: Literal["raise", "skip"] = "raise"
 
 
-STAGES = ("start", "warm-up", "final")
-
-
 @dataclass(frozen=True)
 class HybridSchedule:
     """The epochs of a hybrid training, counted from 0.
@@ -237,18 +234,20 @@ class HybridSchedule:
         return self.switch_epoch + self.warmup_epochs
 
     def stage(self, epoch: int) -> str:
-        """One of ``STAGES``."""
-        return STAGES[(epoch >= self.switch_epoch) + (epoch >= self.decay_epoch)]
+        """One of ``start``, ``warm-up`` and ``final``."""
+        stages = ("start", "warm-up", "final")
+        return stages[(epoch >= self.switch_epoch) + (epoch >= self.decay_epoch)]
 
 
 @dataclass(frozen=True)
 class TrainerSettings:
-    """Arguments of Lightning's Trainer, which documents them; None for its own default."""
+    """Arguments of Lightning's Trainer, which documents them; None for its own default.
+
+    Other keys decide its callbacks (``patience``, ``ema``, ``hybrid``, ``save_every``) and loggers.
+    """
 
     max_epochs: int | None = None
-    min_epochs: int | None = None
     max_steps: int = -1
-    min_steps: int | None = None
     max_time: str | dict[str, Any] | None = None
     accelerator: str = "auto"
     strategy: str = "auto"
@@ -265,7 +264,6 @@ class TrainerSettings:
     limit_val_batches: int | float | None = None
     overfit_batches: int | float = 0.0
     fast_dev_run: int | bool = False
-    val_check_interval: int | float | str | None = None
     check_val_every_n_epoch: int | None = 1
     num_sanity_val_steps: int | None = None
     log_every_n_steps: int | None = None
@@ -273,14 +271,6 @@ class TrainerSettings:
     benchmark: bool | None = None
     detect_anomaly: bool = False
     profiler: str | None = None
-
-
-# Other arguments of the Trainer, and which keys do their work.
-_DECIDED = {
-    "callbacks": "patience, ema and hybrid, or rootpool.train.prepare(callbacks=...)",
-    "logger": "loggers",
-    "enable_checkpointing": "save_every",
-}
 
 
 @dataclass(frozen=True)
@@ -342,10 +332,6 @@ def resolve(config: Mapping[str, Any]) -> Settings:
     >>> resolve({"model": {"lr": 1}}).model.lr
     1.0
     """
-    trainer = config.get("trainer")
-    for name in trainer if isinstance(trainer, Mapping) else ():
-        if name in _DECIDED:
-            raise SettingsError(f"unknown key 'trainer.{name}'; see {_DECIDED[name]}")
     return from_dictionary(Settings, config)
 
 
