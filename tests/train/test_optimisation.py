@@ -36,7 +36,9 @@ def test_optimizers_of_torch_and_timm(name, kind, expected):
 
 
 def test_optimizers_that_cannot_be_made_are_explained():
-    with pytest.raises(SettingsError, match="unknown model.optimizer 'adamv'; did you mean .*adam"):
+    with pytest.raises(
+        SettingsError, match=r"unknown model.optimizer 'adamv'; did you mean .*adam"
+    ):
         optimizer("adamv")
     with pytest.raises(SettingsError, match=r"the optimizer adamw does not take .*'nesterov'"):
         optimizer("adamw", nesterov=True)
