@@ -179,7 +179,7 @@ def prepare(
     bar = [RichProgressBar()] if progress and sys.stdout.isatty() else []
     trainer = make_trainer(
         **asdict(settings.trainer),
-        callbacks=[guard, files, *_callbacks(settings, output), *bar, *callbacks],
+        callbacks=[guard, *_callbacks(settings, output), files, *bar, *callbacks],
         logger=make_loggers(settings.loggers, output),
         plugins=[AtomicCheckpointIO()],
         default_root_dir=output,
