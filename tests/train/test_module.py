@@ -3,26 +3,26 @@
 import pytest
 import torch
 
-from rootpool.train import ModelSettings, merge
-from rootpool.train.module import PooledTraining
+from rootpool.train import ModelSettings, SettingsError, merge
+from rootpool.train.module import TRAIN, VAL, PooledTraining, rebuild
 from small_runs import NUMBERED, final, run
 
 
-@pytest.mark.parametrize(("given", "expected"), [(None, 0.1), (0.0, 0.0), (0.02, 0.02)])
-def test_the_backbone_has_its_own_learning_rate(given, expected):
-    module = PooledTraining(ModelSettings(lr=0.1, backbone_lr=given), num_classes=3)
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"backbone_lr": None}, {"backbone": 0.1, "classifier": 0.1}),
+        ({"backbone_lr": 0.0}, {"backbone": 0.0, "classifier": 0.1}),
+        (
+            {"reduction": 8, "backbone_lr": 0.01, "pool_lr": 0.05},
+            {"backbone": 0.01, "pool": 0.05, "classifier": 0.1},
+        ),
+    ],
+)
+def test_parts_have_learning_rates_of_their_own(options, expected):
+    module = PooledTraining(ModelSettings("test_resnet", lr=0.1, **options), num_classes=3)
     groups = module.configure_optimizers()["optimizer"].param_groups
-    rates = {group["name"]: group["lr"] for group in groups}
-    assert rates == {"backbone": expected, "classifier": 0.1}
-
-
-def test_a_new_reduction_may_learn_faster_than_the_backbone():
-    module = PooledTraining(
-        ModelSettings("test_resnet", reduction=8, lr=0.1, backbone_lr=0.01, pool_lr=0.05)
-    )
-    groups = module.configure_optimizers()["optimizer"].param_groups
-    rates = {group["name"]: group["lr"] for group in groups}
-    assert rates == {"backbone": 0.01, "pool": 0.05, "classifier": 0.1}
+    assert {group["name"]: group["lr"] for group in groups} == expected
 
 
 @pytest.mark.parametrize("method", ["exact", "gap"])
@@ -31,19 +31,29 @@ def test_pooled_vectors_of_one_length(method):
     vectors = module.model.pool(torch.randn(4, 64, 7, 7))
     assert vectors.norm(dim=1).tolist() == pytest.approx([3.0] * 4)
     # The whole configuration is in the checkpoint.
-    assert (
-        PooledTraining.from_options(module.hparams).model.pool.scaling == module.model.pool.scaling
-    )
+    state = {
+        "state_dict": module.state_dict(),
+        "method": method,
+        "hyper_parameters": module.hparams,
+    }
+    assert rebuild(state).settings == module.settings
+
+
+def test_what_cannot_be_built():
+    with pytest.raises(SettingsError, match="a classifier needs two classes or more, got 1"):
+        PooledTraining(ModelSettings(), num_classes=1)
+    with pytest.raises((TypeError, ValueError), match="bound"):
+        PooledTraining(ModelSettings(method="svd-trunc", method_options={"bond": 1}))
 
 
 def test_channels_last_changes_memory_and_not_the_network():
-    images = torch.randn(3, 3, 64, 64, dtype=torch.float64)
+    images = torch.randn(3, 3, 32, 32, dtype=torch.float64)
     labels, found = torch.tensor([0, 1, 2]), []
     for last in (False, True):
         torch.manual_seed(0)
-        module = PooledTraining(ModelSettings("resnet18", channels_last=last), num_classes=3)
+        module = PooledTraining(ModelSettings("test_resnet", channels_last=last), num_classes=3)
         module = module.eval().double()
-        convolution = module.model.backbone.body.conv1.weight
+        convolution = module.model.backbone.body.layer1[0].conv1.weight
         assert convolution.is_contiguous(memory_format=torch.channels_last) == last
         loss, logits, _ = module.loss(images, labels)
         loss.backward()
@@ -56,7 +66,6 @@ def test_channels_last_changes_memory_and_not_the_network():
 @pytest.mark.parametrize(
     ("trainer", "validated"),
     [
-        ({"limit_val_batches": 0, "max_epochs": 1}, [False]),
         ({"check_val_every_n_epoch": 2, "max_epochs": 3}, [False, True, False]),
         ({"max_steps": 3}, [False]),
     ],
@@ -65,8 +74,23 @@ def test_records_of_epochs(trainer, validated, tmp_path):
     """An epoch without validation has no validation error; the learning rate is that of the epoch."""
     parts = {"trainer": trainer, "model": {"lr": 0.08, "milestones": [1, 2]}}
     run(tmp_path, config=merge(NUMBERED, parts))
-    history = final(tmp_path)["history"]
-    assert [("val_error" in record) for record in history] == validated
-    assert all("train_loss" in record for record in history)
+    history, trained = final(tmp_path)["history"], ["epoch", "lr", "pooling", *TRAIN]
+    assert [list(record) for record in history] == [
+        [*trained, *VAL] if v else trained for v in validated
+    ]
     rates = [0.08, 0.008, 0.0008][: len(history)]
     assert [record["lr"] for record in history] == pytest.approx(rates)
+
+
+@pytest.mark.slow
+def test_errors_are_those_of_the_last_network(tmp_path):
+    """By the whole validation set at once; the losses of batches of 4 are weighted by their samples."""
+    done = run(tmp_path, config=merge(NUMBERED, {"trainer": {"max_epochs": 1}}))
+    images, labels = zip(*(done.data.splits.val[k] for k in range(8)), strict=True)
+    with torch.no_grad():
+        logits = done.module.eval()(torch.stack(images))
+    labels = torch.tensor(labels)
+    record = done.module.history[0]
+    loss = torch.nn.functional.cross_entropy(logits, labels)
+    assert record["val_loss"] == pytest.approx(loss.item(), rel=1e-5)
+    assert record["val_error"] == pytest.approx(100 * (logits.argmax(-1) != labels).double().mean())

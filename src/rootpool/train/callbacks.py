@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,21 +25,18 @@ from rootpool.nn import CovariancePool, covariance_pools
 from rootpool.report.records import Record, read_records, write_records
 from rootpool.report.spectrum import spectrum_statistics
 
+from .progress import epoch_line
+
 __all__ = [
-    "MissedImages",
     "Patience",
     "RunCheckpoint",
-    "RunRecords",
+    "RunFiles",
     "SpectrumMonitor",
     "StepCheckpoint",
     "weight_average",
 ]
 
 CONFIG, RESULT = "config.yaml", "result.json"
-
-
-# --------------------------------------------------------------------------------------------------
-# Measurements
 
 
 class SpectrumMonitor(pl.Callback):
@@ -47,79 +46,47 @@ class SpectrumMonitor(pl.Callback):
     measures, on its own share of the batch. With accumulated gradients the first batch of a step counts.
 
     Args:
-        every_n_steps: optimizer steps between two measurements; 0, the default, measures nothing.
-        samples: use only the first maps of the batch, this many; None uses all.
+        every_n_steps: optimizer steps between two measurements.
 
     Attributes:
         records: one flat dict per measurement and pool: ``step``, ``epoch``, ``pool`` (the name of the
             module) and the statistics. They are saved in the checkpoint; a resumed run appends to them.
-
-    >>> SpectrumMonitor(every_n_steps=100).records
-    []
     """
 
-    def __init__(self, every_n_steps: int = 0, samples: int | None = None) -> None:
-        for name, value, least in (("every_n_steps", every_n_steps, 0), ("samples", samples, 1)):
-            if value is not None and (not isinstance(value, int) or value < least):
-                raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")
+    def __init__(self, every_n_steps: int) -> None:
         self.every_n_steps = every_n_steps
-        self.samples = samples
         self.records: list[Record] = []
         self._step = -1  # of the last measurement
-        self._fresh: list[Record] = []
         self._handles: list[RemovableHandle] = []
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
     ) -> None:
         step = trainer.global_step
-        if not self.every_n_steps or step % self.every_n_steps or step == self._step:
-            return
-        if not trainer.is_global_zero:
+        if step % self.every_n_steps or step == self._step or not trainer.is_global_zero:
             return
         self._step = step
         for name, pool in covariance_pools(pl_module).items():
             where = {"step": step, "epoch": trainer.current_epoch, "pool": name}
-            self._handles.append(self._watch(pool, where))
+            hook = functools.partial(self._measure, pl_module, pool, where)
+            self._handles.append(pool.reduction.register_forward_hook(hook))
 
-    def _watch(self, pool: CovariancePool, where: Record) -> RemovableHandle:
-        def hook(module: torch.nn.Module, args: Any, features: Tensor) -> None:
-            eps = torch.finfo(pool.working_dtype(features.device)).eps
-            statistics = spectrum_statistics(features[: self.samples], eps=eps)
-            self._fresh.append({**where, **statistics})
-
-        return pool.reduction.register_forward_hook(hook)
-
-    def on_train_batch_end(
-        self,
-        trainer: pl.Trainer,
-        pl_module: pl.LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
+    def _measure(
+        self, logger: pl.LightningModule, pool: CovariancePool, where: Record, *args: Any
     ) -> None:
-        self._remove_hooks()
-        for record in self._fresh:
-            values = {
-                f"spectrum/{record['pool']}/{key}": float(value)
-                for key, value in record.items()
-                if key not in ("step", "epoch", "pool")
-            }
-            pl_module.log_dict(values, on_step=True, on_epoch=False, rank_zero_only=True)
-        self.records += self._fresh
-        self._fresh = []
+        features: Tensor = args[-1]
+        eps = torch.finfo(pool.working_dtype(features.device)).eps
+        found = spectrum_statistics(features, eps=eps)
+        self.records.append({**where, **found})
+        logged = {f"spectrum/{where['pool']}/{key}": float(value) for key, value in found.items()}
+        logger.log_dict(logged, on_step=True, on_epoch=False, rank_zero_only=True)
 
-    def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self._remove_hooks()
-
-    def on_exception(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
-    ) -> None:
-        self._remove_hooks()
-
-    def _remove_hooks(self) -> None:
+    def on_train_batch_end(self, *_: Any) -> None:
         while self._handles:
             self._handles.pop().remove()
+
+    def on_exception(self, *_: Any) -> None:
+        self.on_train_batch_end()
 
     def state_dict(self) -> dict[str, Any]:
         return {"records": list(self.records), "step": self._step}
@@ -129,71 +96,42 @@ class SpectrumMonitor(pl.Callback):
         self._step = state_dict["step"]
 
 
-class MissedImages(pl.Callback):
-    """Notes which images of the last validation were taken for something else, by their place among all.
+class RunFiles(Checkpoint):
+    """The files of a run besides its checkpoints: settings, records of epochs, times, the result.
 
-    ``taken_for`` has the class that each was taken for, and ``images`` is how many there were. All are in the
-    checkpoints, because a run that was killed at its end does not validate again. With several devices each
-    sees a part of the images, and nothing is noted.
-    """
+    ``config.yaml`` is written when the first batch is there: a training that is refused, or whose images
+    cannot be read, leaves its folder as it was. ``history.csv`` and ``spectrum.csv`` are those of the
+    checkpoint and continue after a resume (Lightning's CSVLogger begins a resumed run by deleting the file).
+    ``timing.csv``, the seconds of each epoch, is its own memory: times are in no checkpoint, so that a
+    resumed run can end with the same bits. An epoch that was interrupted counts from where it resumed.
 
-    def __init__(self) -> None:
-        self.images = 0
-        self.missed: list[int] = []
-        self.taken_for: list[int] = []
+    ``result.json`` has the images of the last validation that were taken for another class, by their place
+    among all. They are in the checkpoints, because a run that was killed at its end does not validate again.
+    With several devices each sees a part of the images, and nothing is noted.
 
-    def on_validation_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        if not trainer.sanity_checking:
-            self.images, self.missed, self.taken_for = 0, [], []
-
-    def on_validation_batch_end(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, *_: int
-    ) -> None:
-        # A sanity check sees a few batches, before a run goes on.
-        if trainer.sanity_checking or trainer.world_size > 1:
-            return
-        labels = batch[1]
-        wrong = (pl_module.predicted != labels).nonzero().flatten()
-        self.missed += (wrong + self.images).tolist()
-        self.taken_for += pl_module.predicted[wrong].tolist()  # type: ignore[index]
-        self.images += len(labels)
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"images": self.images, "missed": self.missed, "taken_for": self.taken_for}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        vars(self).update(state_dict)
-
-
-# --------------------------------------------------------------------------------------------------
-# Files
-
-
-class RunRecords(Checkpoint):
-    """Writes ``config.yaml`` when the first batch is there, and after each epoch the records of all so far.
-
-    A training that is refused, or whose images cannot be read, therefore leaves its folder as it was.
-    ``history.csv`` and ``spectrum.csv`` are those of the checkpoint and continue after a resume (Lightning's
-    CSVLogger begins a resumed run by deleting the file). ``timing.csv``, the seconds of each epoch, is its
-    own memory: times are in no checkpoint, so that a resumed run can end with the same bits. An epoch that
-    was interrupted counts from where it resumed.
+    (A Checkpoint, because those hear of the end of an epoch after its record is complete.)
 
     Args:
         output: the folder.
         config: the text of ``config.yaml``.
+        lines: whether to print a line per epoch.
     """
 
-    def __init__(self, output: Path, config: str) -> None:
+    def __init__(self, output: Path, config: str, *, lines: bool = False) -> None:
         self.output = output
         self.config = config
+        self.lines = lines
+        self.missed: dict[str, Any] = {"images": 0, "missed": [], "taken_for": []}
         self._begun = False
-        self._since = 0.0
+        self._started, self._first = 0.0, 0  # the training, from its first epoch or from a resume
+        self._since, self._images, self._rate = 0.0, 0, 0.0  # of the running epoch
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self._since = time.perf_counter()
+        self._started, self._first = time.perf_counter(), trainer.current_epoch
+        self.on_train_epoch_start()  # which a resume in the middle of an epoch does not pass
 
-    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self._since = time.perf_counter()
+    def on_train_epoch_start(self, *_: Any) -> None:
+        self._since, self._images = time.perf_counter(), 0
 
     def on_train_batch_start(self, trainer: pl.Trainer, *_: Any) -> None:
         if not self._begun and trainer.is_global_zero:
@@ -205,18 +143,58 @@ class RunRecords(Checkpoint):
         (self.output / RESULT).unlink(missing_ok=True)
         write_atomically(self.output / CONFIG, self.config)
 
-    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Any, *_: int
+    ) -> None:
+        self._images += len(batch[1]) * trainer.world_size
+        self._rate = self._images / max(time.perf_counter() - self._since, 1e-9)
+
+    def on_validation_epoch_start(self, trainer: pl.Trainer, *_: Any) -> None:
+        if not trainer.sanity_checking:
+            self.missed = {"images": 0, "missed": [], "taken_for": []}
+
+    def on_validation_batch_end(
+        self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Any, *_: int
+    ) -> None:
+        # A sanity check sees a few batches, before a run goes on.
+        if trainer.sanity_checking or trainer.world_size > 1:
+            return
+        wrong = (pl_module.predicted != batch[1]).nonzero().flatten()
+        self.missed["missed"] += (wrong + self.missed["images"]).tolist()
+        self.missed["taken_for"] += pl_module.predicted[wrong].tolist()
+        self.missed["images"] += len(batch[1])
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
         if not trainer.is_global_zero:
             return
-        write_records(pl_module.history, self.output / "history.csv")  # type: ignore[arg-type]
+        write_records(pl_module.history, self.output / "history.csv")
         for callback in trainer.callbacks:  # type: ignore[attr-defined]
             if isinstance(callback, SpectrumMonitor):
                 write_records(callback.records, self.output / "spectrum.csv")
-        epoch, seconds = trainer.current_epoch, round(time.perf_counter() - self._since, 3)
-        timing = self.output / "timing.csv"
+        epoch, now, timing = trainer.current_epoch, time.perf_counter(), self.output / "timing.csv"
         earlier = read_records(timing) if epoch and timing.exists() else []
         kept = [record for record in earlier if record["epoch"] < epoch]
-        write_records([*kept, {"epoch": epoch, "seconds": seconds}], timing)
+        write_records([*kept, {"epoch": epoch, "seconds": round(now - self._since, 3)}], timing)
+        if self.lines:
+            each = (now - self._started) / (epoch + 1 - self._first)
+            print(
+                epoch_line(pl_module.history[-1], trainer.max_epochs, self._rate, each), flush=True
+            )
+
+    def end(self, seconds: float, classes: int, diverged: Mapping[str, int] | None) -> None:
+        """Note that the training has ended, in the last file of a run."""
+        if diverged is not None or not (self.output / CONFIG).exists():
+            self.begin()  # before the first step it diverged, or ended
+        if not (self.output / RESULT).exists():  # else there was nothing left to train
+            about = {"seconds": round(seconds, 2), "classes": classes}
+            result = {**about, **self.missed, "diverged": diverged}
+            write_atomically(self.output / RESULT, json.dumps(result) + "\n")
+
+    def state_dict(self) -> dict[str, Any]:
+        return self.missed
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.missed = state_dict
 
 
 class RunCheckpoint(ModelCheckpoint):
@@ -253,10 +231,6 @@ class StepCheckpoint(RunCheckpoint):
         stepped = (batch_idx + 1) % trainer.accumulate_grad_batches == 0
         if stepped and not trainer.is_last_batch:
             super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
-
-
-# --------------------------------------------------------------------------------------------------
-# The end, and the average
 
 
 class Patience(EarlyStopping):

@@ -30,7 +30,7 @@ from .data import (
     part_of,
 )
 from .features import CachedFeatures, FeatureCache, Views, cache_features
-from .sampling import EpochBatches, ResumableLoader, SeededDataset, ShardedIndices
+from .sampling import EpochBatches, ResumableLoader, SeededDataset
 from .settings import DataSettings
 
 __all__ = ["ImageData"]
@@ -179,7 +179,8 @@ class ImageData(pl.LightningDataModule):
         return DataLoader(
             self.cached[1] if self.cached else images,
             batch_size=max(self.hparams["batch_size"] // place["world_size"], 1),
-            sampler=ShardedIndices(len(images), **place),
+            # Every image exactly once over all processes, without the padding of DistributedSampler.
+            sampler=range(place["rank"], len(images), place["world_size"]),
             **self._options(),
         )
 

@@ -9,7 +9,7 @@ from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
 
 from rootpool.nn import covariance_pools, resolve_method, set_method
 
-from .settings import STAGES, HybridSchedule
+from .settings import HybridSchedule
 
 __all__ = ["HybridProtocol"]
 
@@ -18,7 +18,6 @@ class HybridProtocol(pl.Callback):
     """Callback that trains with the method ``schedule.start`` first and with ``final`` after the switch.
 
     The method is a function of the epoch, so a run resumed at any epoch has the right one.
-    The stage is logged as ``hybrid_stage`` (0, 1, 2 as in ``STAGES``).
 
     Args:
         schedule: when to switch.
@@ -26,8 +25,9 @@ class HybridProtocol(pl.Callback):
     """
 
     def __init__(self, schedule: HybridSchedule, final: Any = None) -> None:
-        resolve_method(schedule.start)  # an unknown name is an error here, not at the switch
         self.schedule = schedule
+        # An unknown name is an error here, not at the switch.
+        self.start = resolve_method(schedule.start)
         self.final = None if final is None else resolve_method(final)
         self._final: Any = self.final  # of the model that is trained now
 
@@ -35,46 +35,37 @@ class HybridProtocol(pl.Callback):
         if stage != "fit":
             return
         pools = list(covariance_pools(pl_module).values())
-        start = resolve_method(self.schedule.start)
-        self._final = self.final or (
-            pools[0].method if pools else start
-        )  # set_method refuses no pools
-        if pools and self._final == start:
+        self._final = self.final or (pools[0].method if pools else None)
+        if self._final == self.start:
             raise ValueError(
-                f"the model was built with {start.name}, which the hybrid training starts with, so that "
+                f"the model was built with {self.start.name}, which the hybrid training starts with, so that "
                 "there is nothing to switch to; build it with another method, or give final="
             )
-        self._check_decay(pl_module)
-        self._apply(trainer, pl_module)
-        self._check_length(trainer)
-
-    def _check_length(self, trainer: pl.Trainer) -> None:
-        epochs = trainer.max_epochs
-        ends = epochs is not None and 0 <= epochs <= self.schedule.switch_epoch
+        self._check_decay(getattr(pl_module, "milestones", None))
+        self._apply(trainer, pl_module)  # set_method refuses a model without pools
+        epochs, switch = trainer.max_epochs, self.schedule.switch_epoch
+        ends = epochs is not None and 0 <= epochs <= switch
         if ends and not trainer.fast_dev_run:  # type: ignore[attr-defined]
             rank_zero_warn(
-                f"this training never switches to {self._final.name}: the switch is at epoch "
-                f"{self.schedule.switch_epoch}, and it ends after {epochs}; {self.schedule.start} is used "
-                "throughout"
+                f"this training never switches to {self._final.name}: the switch is at epoch {switch}, and "
+                f"it ends after {epochs}; {self.start.name} is used throughout"
             )
 
-    def _check_decay(self, pl_module: pl.LightningModule) -> None:
-        milestones = getattr(pl_module, "milestones", None)
-        if milestones and milestones[-1] != self.schedule.decay_epoch:
+    def _check_decay(self, milestones: list[int] | None) -> None:
+        decay = self.schedule.decay_epoch
+        if milestones and milestones[-1] != decay:
             switch = milestones[-1] - self.schedule.warmup_epochs
-            advice = (
-                f"switch_epoch={switch}"
-                if switch >= 1
-                else f"milestones that end with {self.schedule.decay_epoch}"
+            possible = (
+                f"switch_epoch={switch}" if switch >= 1 else f"milestones that end with {decay}"
             )
             raise ValueError(
-                f"the hybrid schedule ends its warm-up at epoch {self.schedule.decay_epoch}, but the last "
-                f"learning-rate decay is at {milestones[-1]}; try {advice}"
+                f"the hybrid schedule ends its warm-up at epoch {decay}, but the last learning-rate decay is "
+                f"at {milestones[-1]}; try {possible}"
             )
 
     def _apply(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        stage = self.schedule.stage(trainer.current_epoch)
-        set_method(pl_module, self.schedule.start if stage == "start" else self._final)
+        first = self.schedule.stage(trainer.current_epoch) == "start"
+        set_method(pl_module, self.start if first else self._final)
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         # A resume in the middle of an epoch does not pass on_train_epoch_start.
@@ -85,5 +76,3 @@ class HybridProtocol(pl.Callback):
         epoch = trainer.current_epoch
         if epoch == self.schedule.switch_epoch:
             rank_zero_info(f"epoch {epoch}: {self.schedule.start} -> {self._final}")
-        stage = STAGES.index(self.schedule.stage(epoch))
-        pl_module.log("hybrid_stage", float(stage), on_step=False, on_epoch=True)

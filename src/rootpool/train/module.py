@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
@@ -13,28 +12,22 @@ import torch
 import torch.nn.functional as F
 from lightning.pytorch.utilities import rank_zero_warn
 from torch import Tensor, nn
-from torchmetrics import MeanMetric
-from torchmetrics.classification import MulticlassAccuracy
+from torch.optim.lr_scheduler import LambdaLR
 
-from rootpool.models import (
-    PooledClassifier,
-    Stages,
-    create_model,
-    load_checkpoint,
-    parameter_groups,
-    split_at_frozen,
-)
+from rootpool.models import Stages, parameter_groups, split_at_frozen
 from rootpool.models.spec import FETCHING
-from rootpool.nn import Branch, Length, covariance_pools, resolve_pool, set_method
-from rootpool.train.config import SettingsError
+from rootpool.nn import covariance_pools, set_method
 
-from .checkpoints import checkpoint_of
-from .optimisation import check_ranges, make_mixture, make_optimizer, make_schedule
+from .config import SettingsError
+from .network import make_network
+from .optimisation import make_mixture, make_optimizer, rate_share
 from .sampling import derive_seed
-from .settings import BranchSettings, ModelSettings
+from .settings import ModelSettings
 from .typed import from_dictionary
 
 __all__ = ["PooledTraining", "rebuild"]
+
+TRAIN, VAL = ("train_loss", "train_error"), ("val_loss", "val_error", "val_error5")
 
 
 class PooledTraining(pl.LightningModule):
@@ -59,46 +52,21 @@ class PooledTraining(pl.LightningModule):
         # Plain data, because a checkpoint is loaded without executing anything.
         decided = {"num_classes": num_classes, "classes": classes, "seed": seed}
         self.save_hyperparameters({**asdict(settings), **decided})
-        _check(settings, num_classes)
+        self.settings = settings
+        self.model = make_network(settings, num_classes)
         self.milestones = sorted(settings.milestones or [])
-        self.model = _create_model(settings, num_classes)
-        if settings.weights is not None:
-            weights = checkpoint_of(Path(settings.weights))
-            load_checkpoint(weights, self.model, num_classes=num_classes)
-        if settings.freeze:
-            self.model.freeze(settings.freeze)
-        self.model.freeze_norm_statistics(settings.frozen_norms)
-        if settings.channels_last:  # convolutions pass it on, whatever images come in
-            self.model.to(memory_format=torch.channels_last)
-        self._mix = make_mixture(settings.mixup, settings.cutmix, num_classes)
-        self.metrics = nn.ModuleDict(
-            {
-                "train_loss": MeanMetric(nan_strategy="disable"),
-                "train_error": _accuracy(num_classes, 1),
-                "val_loss": MeanMetric(nan_strategy="disable"),
-                "val_error": _accuracy(num_classes, 1),
-                "val_error5": _accuracy(num_classes, 5),
-            }
-        )
+        self.mirrored = settings.mirrored
         self.history: list[dict[str, Any]] = []
         """One record per epoch: epoch, learning rate, pooling, losses and errors in per cent."""
         self.predicted: Tensor | None = None
         """Classes of the last batch."""
-        self.mirrored = settings.mirrored
-        self.step_seed = 0
+        self._mix = make_mixture(settings, num_classes)
         self._rate = settings.lr
-        self._measured: dict[str, float] = {}  # of the epoch that is running
-        self._behind_frozen: tuple[
-            nn.Module, ...
-        ] = ()  # not registered: its layers are the model's
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, Any]) -> PooledTraining:
-        """The network of a checkpoint, from the plain data in it; its weights are the first ones."""
-        names = ("num_classes", "classes", "seed")
-        settings = {name: value for name, value in options.items() if name not in names}
-        made = from_dictionary(ModelSettings, settings)
-        return cls(made, **{name: options[name] for name in names})
+        self._sums: dict[
+            tuple[str, ...], Tensor
+        ] = {}  # over the samples of the epoch that is running
+        self._validated: dict[str, float] = {}  # of the epoch that is running
+        self._behind_frozen: list[nn.Module] = []  # not registered: its layers are the model's
 
     @property
     def pooling(self) -> str:
@@ -118,11 +86,11 @@ class PooledTraining(pl.LightningModule):
         Returns:
             the frozen stages.
         """
-        options = self.hparams
-        if not options["freeze"] or options["unfreeze_epoch"] is not None:
+        settings = self.settings
+        if not settings.freeze or settings.unfreeze_epoch is not None:
             raise SettingsError(
                 "data.cache keeps what frozen stages make of images: it needs model.freeze, without "
-                f"model.unfreeze_epoch, got {options['freeze']} and {options['unfreeze_epoch']}"
+                f"model.unfreeze_epoch, got {settings.freeze} and {settings.unfreeze_epoch}"
             )
         if self._mix is not None:
             raise SettingsError("model.mixup and model.cutmix mix images; leave out data.cache")
@@ -130,10 +98,10 @@ class PooledTraining(pl.LightningModule):
             first, rest = split_at_frozen(self.model.backbone)  # type: ignore[arg-type]
         except (ValueError, TypeError, RuntimeError) as error:
             raise SettingsError(
-                f"data.cache cannot be used with model.backbone={options['backbone']} and model.freeze="
-                f"{options['freeze']}: {error}"
+                f"data.cache cannot be used with model.backbone={settings.backbone} and model.freeze="
+                f"{settings.freeze}: {error}"
             ) from error
-        self._behind_frozen = (rest,)
+        self._behind_frozen = [rest]
         return first
 
     def _logits(self, inputs: Tensor | Mapping[str, Tensor]) -> Tensor:
@@ -152,41 +120,39 @@ class PooledTraining(pl.LightningModule):
         # Random layers depend on the step alone, so a resumed run draws what an uninterrupted one draws.
         part = batch_idx % self.trainer.accumulate_grad_batches
         counters = (self.hparams["seed"], self.global_step, self.global_rank, part)
-        self.step_seed = derive_seed(*(counters if part else counters[:-1]))
+        seed = derive_seed(*(counters if part else counters[:-1]))
         if torch.accelerator.is_available():
-            torch.manual_seed(self.step_seed)
+            torch.manual_seed(seed)
         else:  # without one, that function keeps a traceback for each call, for the day that it appears
-            torch.default_generator.manual_seed(self.step_seed)
+            torch.default_generator.manual_seed(seed)
         # Noted here, because Lightning steps the schedule before it tells us that the epoch has ended.
         self._rate = self.trainer.optimizers[0].param_groups[-1]["lr"]
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
-        return self._measure("train", batch)
+        return self._measure(TRAIN, batch)
 
     def validation_step(self, batch: Any, batch_idx: int) -> Tensor:
-        return self._measure("val", batch)
+        return self._measure(VAL, batch)
 
     def loss(self, images: Any, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The loss of a batch, its logits and labels; labels of mixed samples are shares of classes."""
         if self.training and self._mix is not None:
             images, labels = self._mix(images, labels)
         logits = self._logits(images)
-        smoothing = self.hparams["label_smoothing"] if self.training else 0.0
+        smoothing = self.settings.label_smoothing if self.training else 0.0
         return F.cross_entropy(logits, labels, label_smoothing=smoothing), logits, labels
 
-    def _measure(self, split: str, batch: tuple[Any, Tensor]) -> Tensor:
+    def _measure(self, names: tuple[str, ...], batch: tuple[Any, Tensor]) -> Tensor:
+        """The loss of a batch; loss, errors and samples are added to the sums of the epoch."""
         loss, logits, labels = self.loss(*batch)
-        self.predicted = logits.detach().argmax(-1)
         true = labels.argmax(-1) if labels.is_floating_point() else labels
-        for name, metric in self._metrics(split):
-            if name.endswith("loss"):
-                metric.update(loss.detach(), weight=len(labels))
-            else:
-                metric.update(logits.detach().float(), true)
+        best = logits.detach().topk(min(5, logits.shape[-1])).indices
+        self.predicted = best[:, 0]
+        missed = (best != true.unsqueeze(-1)).cumprod(-1)[:, [0, -1]].sum(0)
+        count = missed.new_tensor([len(true)])
+        sums = torch.cat([loss.detach().float() * count, missed, count])
+        self._sums[names] = self._sums.get(names, 0) + sums
         return loss
-
-    def _metrics(self, split: str) -> Iterator[tuple[str, Any]]:
-        return ((name, metric) for name, metric in self.metrics.items() if name.startswith(split))
 
     # Epochs
 
@@ -197,38 +163,43 @@ class PooledTraining(pl.LightningModule):
         self._unfreeze_in_time()  # a resume in the middle of an epoch does not pass its start
 
     def _unfreeze_in_time(self) -> None:
-        epoch = self.hparams["unfreeze_epoch"]
+        epoch = self.settings.unfreeze_epoch
         if epoch is not None and self.current_epoch >= epoch:
             self.model.unfreeze()
 
-    def _log_epoch(self, split: str) -> None:
-        for name, metric in self._metrics(split):
-            value = metric.compute()
-            if not name.endswith("loss"):
-                value = 100 * (1 - value)
-            self.log(name, value, rank_zero_only=True)
-            self._measured[name] = float(value)
-            metric.reset()
+    def _summed(self, names: tuple[str, ...]) -> Tensor:
+        """The sums of an epoch over all processes."""
+        own = self._sums.get(names, torch.zeros(4, device=self.device))  # it may have had no batch
+        total: Tensor = self.trainer.strategy.reduce(own.clone(), reduce_op="sum")
+        return total
+
+    def _log_epoch(self, names: tuple[str, ...]) -> dict[str, float]:
+        """The mean loss and the errors in per cent, which are logged, too."""
+        *sums, count = self._summed(names).tolist()
+        self._sums.pop(names, None)
+        factors = (1, 100, 100)
+        found = {name: f * x / count for name, f, x in zip(names, factors, sums, strict=False)}
+        self.log_dict(found, rank_zero_only=True)
+        return found
 
     def on_train_epoch_end(self) -> None:
-        self._log_epoch("train")
+        found = self._log_epoch(TRAIN)
         self.log("lr", self._rate, rank_zero_only=True)
-        # Without a validation in this epoch, its values are missing from the record.
-        measured = {name: self._measured[name] for name in self.metrics if name in self._measured}
-        self._measured.clear()
         record = {"epoch": self.current_epoch, "lr": self._rate, "pooling": self.pooling}
-        self.history.append({**record, **measured})
+        # Without a validation in this epoch, its values are missing from the record.
+        self.history.append({**record, **found, **self._validated})
+        self._validated = {}
 
     def on_validation_epoch_end(self) -> None:
-        self._log_epoch("val")
-        if self.trainer.sanity_checking:  # a few batches before the first epoch
-            self._measured.clear()
+        found = self._log_epoch(VAL)
+        if not self.trainer.sanity_checking:  # a few batches before the first epoch
+            self._validated = found
 
     # Optimisation
 
     def configure_optimizers(self) -> Any:
-        options = self.hparams
-        later = options["unfreeze_epoch"] is not None
+        settings = self.settings
+        later = settings.unfreeze_epoch is not None
         if later and self._trainer is not None and self.trainer.world_size > 1:
             # DistributedDataParallel exchanges only gradients of what learns from the beginning.
             raise SettingsError(
@@ -237,48 +208,33 @@ class PooledTraining(pl.LightningModule):
             )
         if later:
             self.model.unfreeze()  # the optimizer has all from the beginning, so it can be resumed
-        backbone_lr = options["lr"] if options["backbone_lr"] is None else options["backbone_lr"]
         groups = parameter_groups(
             self.model,
-            lr=options["lr"],
-            backbone_lr=backbone_lr,
-            pool_lr=options["pool_lr"],
-            decay_norms=options["decay_norms"],
+            lr=settings.lr,
+            backbone_lr=settings.lr if settings.backbone_lr is None else settings.backbone_lr,
+            pool_lr=settings.pool_lr,
+            decay_norms=settings.decay_norms,
         )
         if later:
-            self.model.freeze(options["freeze"])
-        optimizer = make_optimizer(
-            options["optimizer"],
-            groups,
-            lr=options["lr"],
-            momentum=options["momentum"],
-            weight_decay=options["weight_decay"],
-            options=options["optimizer_options"],
-        )
-        epochs, steps_per_epoch = self._length()
-        schedule, interval = make_schedule(
-            options["schedule"],
-            optimizer,
-            milestones=self.milestones,
-            warmup_epochs=options["warmup_epochs"],
-            min_share=options["min_share"],
-            epochs=epochs,
-            steps_per_epoch=steps_per_epoch,
-        )
+            self.model.freeze(settings.freeze)  # type: ignore[arg-type]
+        optimizer = make_optimizer(settings, groups)
+        by_epoch = settings.schedule == "steps" and not settings.warmup_epochs
+        epochs, steps = (math.inf, 1) if by_epoch else self._length()
+        schedule = LambdaLR(optimizer, lambda step: rate_share(settings, step / steps, epochs))
+        interval = "epoch" if by_epoch else "step"
         return {
             "optimizer": optimizer,
             "lr_scheduler": {"scheduler": schedule, "interval": interval},
         }
 
-    def _length(self) -> tuple[float, float]:
-        """Epochs of the whole training, and steps of the optimizer in each; 1 and 1 where no schedule asks.
+    def _length(self) -> tuple[float, int]:
+        """Epochs of the whole training, and steps of the optimizer in each.
 
         Not by Lightning's ``estimated_stepping_batches``: it sets up the loader before the checkpoint is
         restored, and a resumed run would then begin its epoch anew.
         """
-        by_epoch = self.hparams["schedule"] == "steps" and not self.hparams["warmup_epochs"]
-        if by_epoch or self._trainer is None or self.trainer.max_epochs == 0:
-            return 1.0, 1.0
+        if self._trainer is None or self.trainer.max_epochs == 0:
+            return 1, 1
         batches = len(self.trainer.datamodule.train_dataloader())  # type: ignore[attr-defined]
         limit = self.trainer.limit_train_batches
         batches = min(limit, batches) if isinstance(limit, int) else int(limit * batches)
@@ -287,10 +243,10 @@ class PooledTraining(pl.LightningModule):
         epochs = min((x for x in limits if x is not None and x > 0), default=math.inf)
         if epochs == math.inf:
             raise SettingsError(
-                f"model.schedule={self.hparams['schedule']} must know how long the training is; give "
+                f"model.schedule={self.settings.schedule} must know how long the training is; give "
                 "trainer.max_epochs"
             )
-        warmup = self.hparams["warmup_epochs"]
+        warmup = self.settings.warmup_epochs
         if warmup >= epochs and not self.trainer.fast_dev_run:  # type: ignore[attr-defined]
             rank_zero_warn(
                 f"the training ends with its warm-up (model.warmup_epochs={warmup:g}, and it has {epochs:g} "
@@ -304,92 +260,12 @@ class PooledTraining(pl.LightningModule):
         # A hybrid training uses another method first than the one asked for.
         checkpoint["method"] = self.pooling
         checkpoint["history"] = self.history
-        checkpoint["metrics"] = {
-            name: _state(metric) for name, metric in self._metrics("train") if metric.update_count
-        }
+        checkpoint["sums"] = self._summed(TRAIN) if TRAIN in self._sums else None
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         self.history = list(checkpoint["history"])
-        if self.global_rank == 0:  # what all processes have counted so far is in the file
-            for name, state in checkpoint.get("metrics", {}).items():
-                for key, value in state.items():
-                    setattr(self.metrics[name], key, value.to(self.device))
-
-
-def _check(settings: ModelSettings, num_classes: int) -> None:
-    check_ranges(asdict(settings))
-    if num_classes < 2:
-        raise SettingsError(
-            f"a classifier needs two classes or more, got {num_classes}; the data must have a folder "
-            "per class"
-        )
-    if settings.milestones and settings.schedule != "steps":
-        raise SettingsError(
-            f"model.milestones={settings.milestones} are those of model.schedule=steps, got "
-            f"{settings.schedule}; leave one of them out"
-        )
-    for name, value in (("length", settings.length), ("power", settings.power)):
-        if value is not None and not value > 0:
-            raise SettingsError(f"model.{name} must be positive, got {value:g}")
-    if settings.unfreeze_epoch is not None and not settings.freeze:
-        raise SettingsError("model.unfreeze_epoch needs model.freeze, such as backbone")
-
-
-def _create_model(settings: ModelSettings, num_classes: int) -> PooledClassifier:
-    """The network; options that it does not have, or that are settings of their own, are mistakes."""
-    name, options, dtype = (
-        settings.backbone,
-        settings.backbone_options or {},
-        settings.compute_dtype,
-    )
-    whole = _branch(settings, BranchSettings("last"))
-    decided: dict[str, Any] = {
-        "pool": whole.pool,
-        "num_classes": num_classes,
-        "reduction": whole.reduction,
-        "scaling": whole.scaling,
-        "compute_dtype": None if dtype is None else getattr(torch, dtype),
-        "channel_dropout": settings.drop,
-        "drop_rate": settings.drop_rate,
-    }
-    if settings.branches is not None:
-        pools = [_branch(settings, branch) for branch in settings.branches]
-        decided |= {"pool": pools, "reduction": None, "scaling": None}
-    twice = sorted({*decided, "name"} & options.keys())
-    if twice:
-        raise SettingsError(
-            f"model.backbone_options has {', '.join(twice)}, which the other settings of the model and the "
-            "data decide; see model.method, reduction, length, compute_dtype, drop and drop_rate"
-        )
-    try:
-        return create_model(name, **decided, **options)
-    except (TypeError, ValueError) as error:
-        if not options:
-            raise
-        raise SettingsError(
-            f"model.backbone_options {dict(options)} do not suit {name}: {error}. For another backbone than "
-            "that of a recipe, give its own, or model.backbone_options=null, and its own model.freeze"
-        ) from error
-
-
-def _branch(settings: ModelSettings, branch: BranchSettings) -> Branch:
-    """The pooling of a stage; what the branch leaves out is that of the model."""
-    if branch.method is None:
-        pool = resolve_pool(settings.method, **(settings.method_options or {}))
-    else:
-        pool = resolve_pool(branch.method)
-    reduction = settings.reduction if branch.reduction is None else branch.reduction
-    length = settings.length if branch.length is None else branch.length
-    power = settings.power if branch.power is None else branch.power
-    if length is None and power != 1:
-        raise SettingsError(f"model.power={power:g} needs model.length, such as 1.0")
-    return Branch(branch.stage, pool, reduction, None if length is None else Length(length, power))
-
-
-def _state(metric: Any) -> dict[str, Tensor]:
-    """The sums of a metric over all processes."""
-    with metric.sync_context():
-        return {key: value.detach().clone() for key, value in metric.metric_state.items()}
+        if self.global_rank == 0 and checkpoint["sums"] is not None:  # what all have counted so far
+            self._sums[TRAIN] = checkpoint["sums"].to(self.device)
 
 
 def rebuild(checkpoint: Mapping[str, Any]) -> PooledTraining:
@@ -398,14 +274,11 @@ def rebuild(checkpoint: Mapping[str, Any]) -> PooledTraining:
     Where its first weights came from does not matter any more: all of them are in the checkpoint.
     """
     options = {**checkpoint["hyper_parameters"], "weights": None}
+    decided = {name: options.pop(name) for name in ("num_classes", "classes", "seed")}
     network = options["backbone_options"] or {}
     options["backbone_options"] = {k: v for k, v in network.items() if k not in FETCHING}
-    module = PooledTraining.from_options(options)
+    module = PooledTraining(from_dictionary(ModelSettings, options), **decided)
     module.load_state_dict(checkpoint["state_dict"])
     if covariance_pools(module) and checkpoint["method"] != module.pooling:
         set_method(module, checkpoint["method"])
     return module
-
-
-def _accuracy(num_classes: int, k: int) -> MulticlassAccuracy:
-    return MulticlassAccuracy(num_classes, top_k=min(k, num_classes), average="micro")

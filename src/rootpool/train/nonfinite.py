@@ -36,7 +36,6 @@ class NonFiniteGuard(pl.Callback):
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.report: str | None = None
         self._batch: Any = None  # of the step that is being computed
 
     def on_train_batch_start(self, *args: Any) -> None:
@@ -45,53 +44,48 @@ class NonFiniteGuard(pl.Callback):
     def on_validation_batch_start(self, *args: Any) -> None:
         self._batch = args[2]
 
-    def on_before_backward(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, loss: Tensor
-    ) -> None:
+    def on_before_backward(self, trainer: Any, pl_module: Any, loss: Tensor) -> None:
         _require_finite("the loss", loss)
 
     def on_after_backward(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        if getattr(trainer.precision_plugin, "scaler", None) is None:
-            gradients = [p.grad for p in pl_module.parameters() if p.grad is not None]
-            # Unlike a sum of squares, the largest magnitude does not overflow.
-            largest = torch.nn.utils.get_total_norm(gradients, norm_type=torch.inf)
-            _require_finite("the gradient", largest)
+        if getattr(trainer.precision_plugin, "scaler", None) is not None:
+            return
+        gradients = {n: p.grad for n, p in pl_module.named_parameters() if p.grad is not None}
+        # Unlike a sum of squares, the largest magnitude does not overflow.
+        largest = torch.nn.utils.get_total_norm(gradients.values(), norm_type=torch.inf)
+        if not largest.isfinite():
+            raise NonFiniteError(f"the gradient of {_not_finite(gradients)} is {largest.item():g}")
 
     def on_train_batch_end(self, *_: Any) -> None:
         self._batch = None
 
-    def on_validation_batch_end(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, *_: Any
-    ) -> None:
+    def on_validation_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, *_: Any) -> None:
         _require_finite("the validation loss", outputs)
         self._batch = None
 
-    def on_save_checkpoint(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
-    ) -> None:
+    def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         for name, value in checkpoint["state_dict"].items():
             _require_finite(f"{name}, which was to be saved,", value)
 
-    def on_exception(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
-    ) -> None:
-        # The spectral methods refuse features that are not finite before there is a loss.
-        refused = isinstance(exception, LinAlgError) or (
-            isinstance(exception, ValueError) and "NaN or infinite" in str(exception)
-        )
-        if not isinstance(exception, NonFiniteError) and not (refused and self._batch is not None):
-            return
-        what = "the features or covariances are not finite" if refused else str(exception)
-        weights = {name: value.cpu() for name, value in pl_module.state_dict().items()}
-        broken = [name for name, value in weights.items() if not value.isfinite().all()]
-        path = self.folder / "nonfinite.pt"
-        state = {
-            "epoch": trainer.current_epoch,
-            "global_step": trainer.global_step,
-            "method": pl_module.pooling,
-            "state_dict": weights,
-            "batch": move_data_to_device(list(self._batch or ()), torch.device("cpu")),
-        }
+    @contextmanager
+    def reporting(self, trainer: pl.Trainer, module: Any) -> Iterator[None]:
+        """Write the file, and raise a report instead of the short error."""
+        try:
+            yield
+        except (NonFiniteError, ValueError, LinAlgError) as error:
+            # The spectral methods refuse features that are not finite before there is a loss.
+            refused = isinstance(error, LinAlgError) or "NaN or infinite" in str(error)
+            if isinstance(error, NonFiniteError):
+                raise NonFiniteError(self._report(trainer, module, str(error))) from error
+            if not refused or self._batch is None:
+                raise
+            what = "the features or covariances are not finite"
+            raise NonFiniteError(self._report(trainer, module, what)) from error
+
+    def _report(self, trainer: pl.Trainer, module: Any, what: str) -> str:
+        path, weights = self.folder / "nonfinite.pt", module.state_dict()
+        batch = list(self._batch or ())
+        state = move_data_to_device({"state_dict": weights, "batch": batch}, torch.device("cpu"))
         kept = f"{path} holds the batch and all weights: torch.load(path, weights_only=True)"
         try:
             if trainer.is_global_zero:
@@ -99,23 +93,18 @@ class NonFiniteGuard(pl.Callback):
         except OSError as error:
             kept = f"{path} could not be written: {error}"
         saved = any(self.folder.glob("*.ckpt"))
-        self.report = (
-            f"epoch {state['epoch']}, step {state['global_step']}, method {state['method']}: {what}\n"
-            f"not finite: {some_names(broken) if broken else 'no weight and no buffer'}\n"
+        return (
+            f"epoch {trainer.current_epoch}, step {trainer.global_step}, method {module.pooling}: {what}\n"
+            f"not finite: {_not_finite(weights) or 'no weight and no buffer'}\n"
             f"{kept}\n"
             + f"the checkpoints in {self.folder} are from before this step; " * saved
-            + f"try {'--weights with one and ' * saved}a lower model.lr than {pl_module.hparams['lr']:g}"
+            + f"try {'--weights with one and ' * saved}a lower model.lr than {module.settings.lr:g}"
         )
 
-    @contextmanager
-    def reporting(self) -> Iterator[None]:
-        """Raise the report instead of the short error that led to it."""
-        try:
-            yield
-        except (NonFiniteError, ValueError, LinAlgError) as error:
-            if self.report is None:
-                raise
-            raise NonFiniteError(self.report) from error
+
+def _not_finite(tensors: dict[str, Tensor]) -> str:
+    names = [name for name, value in tensors.items() if not value.isfinite().all()]
+    return some_names(names) if names else ""
 
 
 def _require_finite(what: str, value: Tensor) -> None:

@@ -43,7 +43,6 @@ class Family:
         time: how long a run takes, and on which hardware.
         form: ``published`` where the paper's methods have the gradient of the paper and not ours.
         reported_as: the family of the paper in whose columns its results are; None for its own.
-        tuning_note: how its settings were chosen, if by results.
         layout: the layout of data for which the study of the paper trains this family; a ``base`` does not
             pass it on.
     """
@@ -58,7 +57,6 @@ class Family:
     time: str = ""
     form: str | None = None
     reported_as: str | None = None
-    tuning_note: str = ""
     layout: str | None = None
 
 

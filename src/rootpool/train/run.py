@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
+import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TypeVar
 
 import lightning.pytorch as pl
 import torch
@@ -16,17 +15,16 @@ import yaml
 from lightning.pytorch.callbacks import Callback, RichProgressBar
 from lightning.pytorch.utilities import rank_zero_only
 
-from rootpool.files import remove_parts, write_atomically
+from rootpool.files import remove_parts
 from rootpool.models.files import load_weights_only
 from rootpool.nn import BranchPool, covariance_pools, resolve_pool
 
 from .callbacks import (
     CONFIG,
     RESULT,
-    MissedImages,
     Patience,
     RunCheckpoint,
-    RunRecords,
+    RunFiles,
     SpectrumMonitor,
     StepCheckpoint,
     weight_average,
@@ -38,13 +36,10 @@ from .datamodule import ImageData
 from .hybrid import HybridProtocol
 from .module import PooledTraining
 from .nonfinite import NonFiniteError, NonFiniteGuard
-from .progress import progress_callbacks
-from .settings import Settings, as_yaml, check_same, flat_values
+from .settings import Settings, as_yaml, check_same
 from .trainer import make_loggers, make_trainer, quiet_lightning, translated_errors
 
 __all__ = ["LAST", "RESULT", "Run", "build", "fill_cache", "prepare"]
-
-T = TypeVar("T", bound=Callback)
 
 LAST = "last.ckpt"
 FEW_POSITIONS = 12
@@ -60,6 +55,7 @@ class Run:
     data: ImageData
     output: Path
     guard: NonFiniteGuard
+    files: RunFiles
     map_shape: tuple[int, ...]
     settings: Settings
 
@@ -81,10 +77,8 @@ class Run:
     @property
     def stopped_early(self) -> bool:
         """Whether the training has ended because it ran out of ``patience``."""
-        return any(
-            isinstance(callback, Patience) and callback.wait_count >= callback.patience
-            for callback in self.trainer.callbacks  # type: ignore[attr-defined]
-        )
+        patience = self.trainer.early_stopping_callback
+        return patience is not None and patience.wait_count >= patience.patience
 
     @property
     def last(self) -> Path:
@@ -104,10 +98,11 @@ class Run:
             ConnectionError: another process of a distributed training ended.
         """
         started = time.perf_counter()
+        reporting = self.guard.reporting(self.trainer, self.module)
         if self.trainer.is_global_zero:
             remove_parts(self.output)
         try:
-            with quiet_lightning(), translated_errors(), self.guard.reporting():
+            with quiet_lightning(), translated_errors(), reporting:
                 self.trainer.fit(
                     self.module,
                     datamodule=self.data,
@@ -115,33 +110,16 @@ class Run:
                     weights_only=True,
                 )
         except NonFiniteError:
-            if self.trainer.is_global_zero:
-                self._callback(RunRecords).begin()  # it may have diverged before its first step
             where = {"epoch": self.trainer.current_epoch, "step": self.trainer.global_step}
-            self._write_result(started, diverged=where)
+            self._end(started, where)
             raise
-        if self.trainer.is_global_zero and not (self.output / CONFIG).exists():
-            self._callback(RunRecords).begin()  # a training of no epochs
         if not self.trainer.interrupted:
-            self._write_result(started)
+            self._end(started)
 
-    def _callback(self, kind: type[T]) -> T:
-        """The callback of a kind."""
-        callbacks: list[Callback] = self.trainer.callbacks  # type: ignore[attr-defined]
-        return next(callback for callback in callbacks if isinstance(callback, kind))
-
-    def _write_result(self, started: float, diverged: Mapping[str, int] | None = None) -> None:
-        """Note that the training has ended; the last file of a run."""
-        path = self.output / RESULT
-        if not self.trainer.is_global_zero or path.exists():  # then there was nothing left to train
-            return
-        result = {
-            "seconds": round(time.perf_counter() - started, 2),
-            "classes": len(self.data.splits.classes),
-            **self._callback(MissedImages).state_dict(),
-            "diverged": diverged,
-        }
-        write_atomically(path, json.dumps(result) + "\n")
+    def _end(self, started: float, diverged: dict[str, int] | None = None) -> None:
+        if self.trainer.is_global_zero:
+            classes = len(self.data.splits.classes)
+            self.files.end(time.perf_counter() - started, classes, diverged)
 
 
 def build(settings: Settings) -> tuple[PooledTraining, ImageData]:
@@ -185,7 +163,6 @@ def prepare(
             when a run would be continued with other settings; when images are too small for the network.
     """
     output = Path(output)
-    _check_numbers(settings)
     # Before the images are listed, which may take a minute.
     resolve_pool(settings.model.method, **(settings.model.method_options or {}))
     ImageData.check_root(settings.data.root)
@@ -197,16 +174,18 @@ def prepare(
     if settings.data.cache is not None:
         data.use_cached_features(module.skip_frozen(), mirrored=module.mirrored, progress=progress)
     guard = NonFiniteGuard(output)
-    shown = progress_callbacks() if progress else []
+    # Lines are kept by the logs of nohup and of a cluster; a bar is for somebody who watches.
+    files = RunFiles(output, as_yaml(settings), lines=progress)
+    bar = [RichProgressBar()] if progress and sys.stdout.isatty() else []
     trainer = make_trainer(
         **asdict(settings.trainer),
-        callbacks=[guard, *_callbacks(settings, output), *shown, *callbacks],
+        callbacks=[guard, *_callbacks(settings, output), files, *bar, *callbacks],
         logger=make_loggers(settings.loggers, output),
         plugins=[AtomicCheckpointIO()],
         default_root_dir=output,
-        enable_progress_bar=any(isinstance(callback, RichProgressBar) for callback in shown),
+        enable_progress_bar=bool(bar),
     )
-    return Run(trainer, module, data, output, guard, map_shape, settings)
+    return Run(trainer, module, data, output, guard, files, map_shape, settings)
 
 
 def fill_cache(settings: Settings) -> None:
@@ -221,8 +200,6 @@ def _callbacks(settings: Settings, output: Path) -> list[Callback]:
     callbacks: list[Callback] = [
         RunCheckpoint(output, "best", monitor="val_error", save_on_train_epoch_end=True),
         RunCheckpoint(output, name, every_n_epochs=1, save_on_train_epoch_end=True),
-        RunRecords(output, as_yaml(settings)),
-        MissedImages(),
     ]
     if settings.save_every:
         callbacks.append(StepCheckpoint(output, name, every_n_train_steps=settings.save_every))
@@ -241,32 +218,6 @@ def _callbacks(settings: Settings, output: Path) -> list[Callback]:
 
 # --------------------------------------------------------------------------------------------------
 # Mistakes that would cost an epoch, or all of them
-
-
-# The least that a number may be, where Lightning takes less without a word or stops with its own error.
-_LEAST = {
-    "patience": 0,
-    "save_every": 0,
-    "seed": 0,
-    "spectrum_every": 0,
-    "trainer.accumulate_grad_batches": 1,
-    "trainer.gradient_clip_val": 0,
-}
-
-
-def _check_numbers(settings: Settings) -> None:
-    values = flat_values(settings)
-    for name, least in _LEAST.items():
-        value = values[name]
-        if value is not None and value < least:
-            raise SettingsError(f"{name} must be at least {least}, got {value}")
-    if settings.ema is not None and not 0 < settings.ema < 1:
-        raise SettingsError(f"ema must be between 0 and 1, such as 0.999, got {settings.ema}")
-    if settings.patience and settings.trainer.limit_val_batches == 0:
-        raise SettingsError(
-            f"patience={settings.patience} waits for a lower validation error, and "
-            "trainer.limit_val_batches=0 leaves out the validation; leave out one of them"
-        )
 
 
 def _check_output(output: Path, resume: bool, settings: Settings) -> None:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-__all__ = ["EpochBatches", "ResumableLoader", "SeededDataset", "ShardedIndices", "derive_seed"]
+__all__ = ["EpochBatches", "ResumableLoader", "SeededDataset", "derive_seed"]
 
 
 def derive_seed(*counters: int) -> int:
@@ -109,19 +109,6 @@ class EpochBatches(Sampler[list[tuple[int, int]]]):
         for batch in range(start, len(self)):
             shared = order[batch * self.batch_size : (batch + 1) * self.batch_size]
             yield [(epoch, index) for index in shared[self.rank :: self.world_size]]
-
-
-class ShardedIndices(Sampler[int]):
-    """Every sample exactly once over all processes, without the padding of ``DistributedSampler``."""
-
-    def __init__(self, length: int, *, rank: int = 0, world_size: int = 1) -> None:
-        self.indices = range(rank, length, world_size)
-
-    def __len__(self) -> int:
-        return len(self.indices)
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self.indices)
 
 
 class ResumableLoader(DataLoader[tuple[Tensor, Tensor]]):

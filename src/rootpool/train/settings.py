@@ -8,12 +8,13 @@ them in ``config.yaml``.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from .config import SettingsError
-from .typed import from_dictionary, known_keys
+from .typed import Numbers, from_dictionary, known_keys
 
 __all__ = [
     "BranchSettings",
@@ -24,10 +25,18 @@ __all__ = [
     "TrainerSettings",
     "as_yaml",
     "check_same",
-    "flat_values",
     "resolve",
     "setting_names",
 ]
+
+# Numbers that make sense. Torch would refuse others in the middle of a step, or take them without a word.
+NonNegative = Annotated[float, Numbers("0 or more", lambda x: 0 <= x < math.inf)]
+Positive = Annotated[float, Numbers("positive", lambda x: 0 < x < math.inf)]
+Share = Annotated[float, Numbers("from 0 to 1", lambda x: 0 <= x <= 1)]
+Part = Annotated[float, Numbers("in (0, 1]", lambda x: 0 < x <= 1)]
+Count = Annotated[int, Numbers("at least 0", lambda x: x >= 0)]
+Epochs = Annotated[list[int], Numbers("epochs from 1 on", lambda x: all(e >= 1 for e in x))]
+OneOrMore = Annotated[int, Numbers("at least 1", lambda x: x >= 1)]
 
 
 @dataclass(frozen=True)
@@ -45,9 +54,9 @@ class BranchSettings:
 
     stage: str
     method: str | None = None
-    reduction: int | None = None
-    length: float | None = None
-    power: float | None = None
+    reduction: Count | None = None
+    length: Positive | None = None
+    power: Positive | None = None
 
 
 @dataclass(frozen=True)
@@ -100,8 +109,8 @@ class ModelSettings:
     method: str = "exact"
     method_options: dict[str, Any] | None = None
     reduction: int | None = None
-    length: float | None = None
-    power: float = 1.0
+    length: Positive | None = None
+    power: Positive = 1.0
     branches: list[BranchSettings] | None = None
     compute_dtype: Literal["float32", "float64"] | None = None
     mirrored: bool = False
@@ -111,22 +120,31 @@ class ModelSettings:
     channels_last: bool = False
     unfreeze_epoch: int | None = None
     drop: Literal["adaptive"] | None = None
-    drop_rate: float = 0.0
+    drop_rate: Share = 0.0
     optimizer: str = "sgd"
     optimizer_options: dict[str, Any] | None = None
-    lr: float = 0.1
-    backbone_lr: float | None = None
-    pool_lr: float | None = None
-    momentum: float = 0.9
-    weight_decay: float = 1e-4
+    lr: NonNegative = 0.1
+    backbone_lr: NonNegative | None = None
+    pool_lr: NonNegative | None = None
+    momentum: Share = 0.9
+    weight_decay: NonNegative = 1e-4
     decay_norms: bool = True
     schedule: Literal["steps", "cosine", "linear"] = "steps"
-    milestones: list[int] | None = None
-    warmup_epochs: float = 0.0
-    min_share: float = 0.0
-    label_smoothing: float = 0.0
-    mixup: float = 0.0
-    cutmix: float = 0.0
+    milestones: Epochs | None = None
+    warmup_epochs: NonNegative = 0.0
+    min_share: Share = 0.0
+    label_smoothing: Share = 0.0
+    mixup: NonNegative = 0.0
+    cutmix: NonNegative = 0.0
+
+    def __post_init__(self) -> None:
+        if self.milestones and self.schedule != "steps":
+            raise SettingsError(
+                f"model.milestones={self.milestones} are those of model.schedule=steps, got "
+                f"{self.schedule}; leave one of them out"
+            )
+        if self.unfreeze_epoch is not None and not self.freeze:
+            raise SettingsError("model.unfreeze_epoch needs model.freeze, such as backbone")
 
 
 @dataclass(frozen=True)
@@ -167,16 +185,13 @@ class DataSettings:
     std: list[float] | None = None
     interpolation: Literal["bilinear", "bicubic"] | None = None
     val_share: float = 0.2
-    fraction: float = 1.0
+    fraction: Part = 1.0
     hold_out: bool = False
     cache: str | None = None
-    views: int = 4
-    batch_size: int = 256
-    workers: int = 4
+    views: OneOrMore = 4
+    batch_size: OneOrMore = 256
+    workers: Count = 4
     on_bad_image: Literal["raise", "skip"] = "raise"
-
-
-STAGES = ("start", "warm-up", "final")
 
 
 @dataclass(frozen=True)
@@ -219,38 +234,36 @@ class HybridSchedule:
         return self.switch_epoch + self.warmup_epochs
 
     def stage(self, epoch: int) -> str:
-        """One of ``STAGES``."""
-        return STAGES[(epoch >= self.switch_epoch) + (epoch >= self.decay_epoch)]
+        """One of ``start``, ``warm-up`` and ``final``."""
+        stages = ("start", "warm-up", "final")
+        return stages[(epoch >= self.switch_epoch) + (epoch >= self.decay_epoch)]
 
 
 @dataclass(frozen=True)
 class TrainerSettings:
-    """Arguments of Lightning's Trainer, which documents them; None for its own default."""
+    """Arguments of Lightning's Trainer, which documents them; None for its own default.
+
+    Other keys decide its callbacks (``patience``, ``ema``, ``hybrid``, ``save_every``) and loggers.
+    """
 
     max_epochs: int | None = None
-    min_epochs: int | None = None
     max_steps: int = -1
-    min_steps: int | None = None
     max_time: str | dict[str, Any] | None = None
     accelerator: str = "auto"
     strategy: str = "auto"
     devices: int | str | list[int] = "auto"
     num_nodes: int = 1
     precision: (
-        Literal[64, 32, 16, "64", "32", "16", "bf16"]
-        | Literal["16-true", "16-mixed", "bf16-true", "bf16-mixed", "32-true", "64-true"]
-        | Literal["transformer-engine", "transformer-engine-float16"]
-        | None
+        Literal[16, 32, 64, "16-mixed", "16-true", "bf16-mixed", "bf16-true", "64-true"] | None
     ) = None
     sync_batchnorm: bool = False
-    accumulate_grad_batches: int = 1
-    gradient_clip_val: int | float | None = None
+    accumulate_grad_batches: OneOrMore = 1
+    gradient_clip_val: NonNegative | None = None
     gradient_clip_algorithm: str | None = None
     limit_train_batches: int | float | None = None
     limit_val_batches: int | float | None = None
     overfit_batches: int | float = 0.0
     fast_dev_run: int | bool = False
-    val_check_interval: int | float | str | None = None
     check_val_every_n_epoch: int | None = 1
     num_sanity_val_steps: int | None = None
     log_every_n_steps: int | None = None
@@ -258,14 +271,6 @@ class TrainerSettings:
     benchmark: bool | None = None
     detect_anomaly: bool = False
     profiler: str | None = None
-
-
-# Other arguments of the Trainer, and which keys do their work.
-_DECIDED = {
-    "callbacks": "patience, ema and hybrid, or rootpool.train.prepare(callbacks=...)",
-    "logger": "loggers",
-    "enable_checkpointing": "save_every",
-}
 
 
 @dataclass(frozen=True)
@@ -287,17 +292,26 @@ class Settings:
         trainer: of Lightning.
     """
 
-    seed: int = 0
+    seed: Count = 0
     hybrid: HybridSchedule | None = None
-    save_every: int = 0
-    spectrum_every: int = 0
-    patience: int = 0
-    ema: float | None = None
+    save_every: Count = 0
+    spectrum_every: Count = 0
+    patience: Count = 0
+    ema: Annotated[float, Numbers("between 0 and 1, such as 0.999", lambda x: 0 < x < 1)] | None = (
+        None
+    )
     conditioning: Literal["nog", "olr", "nog+olr"] | None = None
     loggers: list[str] = field(default_factory=lambda: ["tensorboard"])
     model: ModelSettings = field(default_factory=ModelSettings)
     data: DataSettings = field(default_factory=DataSettings)
     trainer: TrainerSettings = field(default_factory=TrainerSettings)
+
+    def __post_init__(self) -> None:
+        if self.patience and self.trainer.limit_val_batches == 0:
+            raise SettingsError(
+                f"patience={self.patience} waits for a lower validation error, and "
+                "trainer.limit_val_batches=0 leaves out the validation; leave out one of them"
+            )
 
 
 def setting_names() -> list[str]:
@@ -318,10 +332,6 @@ def resolve(config: Mapping[str, Any]) -> Settings:
     >>> resolve({"model": {"lr": 1}}).model.lr
     1.0
     """
-    trainer = config.get("trainer")
-    for name in trainer if isinstance(trainer, Mapping) else ():
-        if name in _DECIDED:
-            raise SettingsError(f"unknown key 'trainer.{name}'; see {_DECIDED[name]}")
     return from_dictionary(Settings, config)
 
 
@@ -336,7 +346,7 @@ def as_yaml(settings: Settings) -> str:
 # What may change when a run is continued: where and how fast it computes, what it writes, when it ends.
 _FREE = {
     *("data.root", "data.workers", "loggers", "model.weights", "patience", "save_every"),
-    *("spectrum_every", *(f"trainer.{part.name}" for part in dataclasses.fields(TrainerSettings))),
+    "spectrum_every",
 }
 # What decides which numbers are learned, among the arguments of the Trainer.
 _FIXED = {
@@ -354,12 +364,13 @@ def check_same(before: Mapping[str, Any], settings: Settings) -> None:
         before: the content of the file.
         settings: what is asked for now.
     """
-    old, new = flat_values(resolve(before)), flat_values(settings)
-    free = _FREE - _FIXED - (set() if settings.model.schedule == "steps" else _LENGTH)
+    fixed = _FIXED if settings.model.schedule == "steps" else _FIXED | _LENGTH
+    old, new = _flat(resolve(before)), _flat(settings)
     changed = [
         f"{key} was {old.get(key)} and is {new.get(key)}"
         for key in sorted({*old, *new})
-        if old.get(key) != new.get(key) and key not in free
+        if old.get(key) != new.get(key)
+        and (key in fixed or not (key in _FREE or key.startswith("trainer.")))
     ]
     if changed:
         raise SettingsError(
@@ -368,15 +379,13 @@ def check_same(before: Mapping[str, Any], settings: Settings) -> None:
         )
 
 
-def flat_values(settings: Any, prefix: str = "") -> dict[str, Any]:
+def _flat(settings: Any, prefix: str = "") -> dict[str, Any]:
     """Values by dotted key; options that are dictionaries are one value."""
-    return dict(_flatten(settings, prefix))
-
-
-def _flatten(settings: Any, prefix: str) -> Iterator[tuple[str, Any]]:
-    for part in dataclasses.fields(settings):
-        value = getattr(settings, part.name)
+    values = {
+        f"{prefix}{part.name}": getattr(settings, part.name)
+        for part in dataclasses.fields(settings)
+    }
+    for key, value in list(values.items()):
         if dataclasses.is_dataclass(value):
-            yield from _flatten(value, f"{prefix}{part.name}.")
-        else:
-            yield f"{prefix}{part.name}", value
+            values |= _flat(values.pop(key), f"{key}.")
+    return values

@@ -91,7 +91,7 @@ def translated_errors() -> Iterator[None]:
         BadImageError: an image cannot be decoded.
         ChildProcessError: a process that loads images died.
         ConnectionError: another process of the training died.
-        SettingsError: Lightning cannot use the settings of its trainer, or a logger cannot log.
+        SettingsError: Lightning cannot use the settings of its trainer.
     """
     try:
         yield
@@ -103,10 +103,6 @@ def translated_errors() -> Iterator[None]:
             str(error).splitlines()[-1].partition("BadImageError: ")[2] or str(error)
         ) from error
     except Exception as error:
-        package = type(error).__module__.partition(".")[0]
-        if package in LOGGERS:
-            text = " ".join(str(error).split())
-            raise SettingsError(f"{package} cannot log this training: {text}") from error
         if _lost_in_handing_over(error):
             raise ChildProcessError(_WORKER.format(f"DataLoader worker: {error}")) from error
         for reason in _reasons(error):
@@ -138,30 +134,11 @@ def _reasons(error: BaseException | None) -> Iterator[BaseException]:
 # --------------------------------------------------------------------------------------------------
 # Where the curves of a training go besides ``history.csv``
 
-PROJECT = "rootpool"
-
-
-def _wandb(folder: Path) -> Logger:
-    """A run of W&B; a training that is continued goes on in the run that its folder holds."""
-    latest = folder / "wandb" / "latest-run"  # a link to a folder whose name ends with the run's id
-    known = latest.resolve().name.rpartition("-")[2] if latest.exists() else None
-    return WandbLogger(name=folder.name, save_dir=folder, project=PROJECT, id=known, resume="allow")
-
-
-def _mlflow(folder: Path) -> Logger:
-    """A run of MLflow, where MLflow itself keeps them: MLFLOW_TRACKING_URI, or a file that it chooses."""
-    import mlflow  # type: ignore[import-not-found, unused-ignore]
-
-    return MLFlowLogger(PROJECT, run_name=folder.name, tracking_uri=mlflow.get_tracking_uri())
-
-
-# How a logger is made for the folder of a run, by the name of the package that it needs.
+# Lightning's loggers for the folder of a run, by the name of the package that each needs.
 LOGGERS: dict[str, Callable[[Path], Logger]] = {
-    "tensorboard": lambda folder: TensorBoardLogger(
-        folder, name="", version="", default_hp_metric=False
-    ),
-    "wandb": _wandb,
-    "mlflow": _mlflow,
+    "tensorboard": lambda at: TensorBoardLogger(at, name="", version="", default_hp_metric=False),
+    "wandb": lambda at: WandbLogger(at.name, at, project="rootpool"),
+    "mlflow": lambda at: MLFlowLogger("rootpool", at.name, save_dir=str(at / "mlflow")),
 }
 
 
@@ -172,5 +149,4 @@ def make_loggers(names: Sequence[str], folder: Path) -> list[Logger]:
             raise SettingsError(unknown_name("logger", name, LOGGERS))
         if importlib.util.find_spec(name) is None:
             raise SettingsError(f"loggers: {name} is not installed; try pip install {name}")
-    with translated_errors():
-        return [LOGGERS[name](folder) for name in names]
+    return [LOGGERS[name](folder) for name in names]

@@ -6,17 +6,25 @@ import contextlib
 import copy
 import dataclasses
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import repeat
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from rootpool.suggest import unknown_name
 
 from .config import SettingsError
 
-__all__ = ["from_dictionary", "known_keys"]
+__all__ = ["Numbers", "from_dictionary", "known_keys"]
 
 T = TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True)
+class Numbers:
+    """Which numbers a key takes, in ``Annotated[float, Numbers(...)]``: in words, and as a test."""
+
+    words: str
+    include: Callable[[Any], bool]
 
 
 def from_dictionary(kind: type[T], config: Any) -> T:
@@ -53,20 +61,21 @@ def _nested(kind: Any, config: Any, key: str, root: Any) -> Any:
             raise SettingsError(
                 unknown_name("key", f"{inside}{name}", known_keys(root), "rootpool train --show")
             )
-    needed = [part.name for part in dataclasses.fields(kind) if _is_needed(part)]
-    missing = [f"{inside}{name}" for name in needed if name not in config]
-    if missing:
-        raise SettingsError(f"{key} needs {', '.join(missing)}")
     values = {
         name: _converted(hints[name], value, f"{inside}{name}", root)
         for name, value in config.items()
     }
-    return kind(**values)
-
-
-def _is_needed(part: dataclasses.Field[Any]) -> bool:
-    missing = dataclasses.MISSING
-    return part.default is missing and part.default_factory is missing
+    for name, hint in get_type_hints(kind, include_extras=True).items():
+        for part in _parts(hint):
+            numbers = part.__metadata__[0] if get_origin(part) is Annotated else None
+            value = values.get(name)
+            if numbers and value is not None and not numbers.include(value):
+                raise SettingsError(f"{inside}{name} must be {numbers.words}, got {value}")
+    try:
+        return kind(**values)
+    except TypeError as error:  # names the fields that are missing
+        missing = [part.name for part in dataclasses.fields(kind) if part.name not in values]
+        raise SettingsError(f"{key} needs {inside}{missing[0]}") from error
 
 
 def _converted(hint: Any, value: Any, key: str, root: Any) -> Any:
@@ -90,7 +99,8 @@ def _converted(hint: Any, value: Any, key: str, root: Any) -> Any:
                 own = any(map(dataclasses.is_dataclass, hints))
                 with contextlib.suppress(*() if own else (SettingsError,)):
                     return kind(map(_converted, hints, value, repeat(key), repeat(root)))
-    raise SettingsError(f"{key} must be {_described(hint)}, got {value!r}")
+    described = " or ".join(map(_in_words, parts))
+    raise SettingsError(f"{key} must be {described}, got {value!r}")
 
 
 def _is_exactly(hint: Any, value: Any) -> bool:
@@ -105,29 +115,23 @@ def _parts(hint: Any) -> tuple[Any, ...]:
     return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
 
 
-def _described(hint: Any) -> str:
-    """A type in words: its values where they can be counted."""
-    parts = _parts(hint)
-    words = [word for part in parts if get_origin(part) is Literal for word in get_args(part)]
-    listed = [", ".join(dict.fromkeys(map(str, words)))] if words else []
-    others = [_in_words(part) for part in parts if get_origin(part) is not Literal]
-    return " or ".join(dict.fromkeys([*listed, *others]))
-
-
 def _in_words(hint: Any) -> str:
-    kind = get_origin(hint) or hint
-    if kind is list:
-        return f"a list such as [{_EXAMPLES.get(get_args(hint)[0], '...')}]"
-    return _WORDS[kind]
+    """A type in words: its values where they can be counted."""
+    literal = get_origin(hint) is Literal
+    return (
+        ", ".join(map(str, get_args(hint))) if literal else _WORDS.get(hint, "a list of settings")
+    )
 
 
 _WORDS = {
     bool: "true or false",
-    dict: "settings such as {name: value}",
+    dict[str, Any]: "settings such as {name: value}",
     float: "a number",
     int: "an integer",
+    list[float]: "a list such as [0.1, 0.2]",
+    list[int]: "a list such as [5, 10]",
+    list[str]: "a list such as [a, b]",
     str: "text",
-    tuple: "a pair such as [256, 256]",
+    tuple[int, int]: "a pair such as [256, 256]",
     type(None): "null",
 }
-_EXAMPLES = {int: "5, 10", float: "0.1, 0.2", str: "a, b"}
