@@ -82,9 +82,8 @@ def test_evaluation_uses_the_method_of_the_moment_and_counts_all(trained, capsys
     assert loaded.module.model.pool.method.name == "isqrt-cov"  # before the switch
     assert loaded.module.hparams["method"] == "exact"
     logged = torch.load(trained / "last.ckpt", weights_only=True)["history"][-1]["val_error"]
-    assert evaluate(loaded, accelerator="cpu", enable_progress_bar=False)[
-        "val_error"
-    ] == pytest.approx(logged)
+    found = evaluate(loaded, accelerator="cpu", enable_progress_bar=False)
+    assert found.metrics["val_error"] == pytest.approx(logged)
 
 
 @pytest.mark.parametrize(

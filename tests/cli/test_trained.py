@@ -12,7 +12,7 @@ import torch
 from images import make_image_tree
 from rootpool.cli import main
 from rootpool.train import SettingsError, export
-from rootpool.train.evaluation import data_of, load_run, measure, predict
+from rootpool.train.evaluation import data_of, evaluate, load_run, predict
 
 pytestmark = pytest.mark.slow
 CLASSES = ["[red]", "blue", "green"]
@@ -90,7 +90,10 @@ def test_a_run_folder_is_evaluated_on_any_folder_of_its_classes(colours, tmp_pat
     make_image_tree(tmp_path / "odd", classes=["green", "violet"], splits=("",))
     assert run("evaluate", colours / "run", "--data", tmp_path / "odd") == 1
     assert "folders that are not classes of the run: violet" in capsys.readouterr().err
-    for count, message in ((2, "knows 3 classes, the data has 2"), (3, "have other names")):
+    for count, message in (
+        (2, "knows 3 classes, the data has 2"),
+        (3, "'class00' instead of '[red]'"),
+    ):
         data = make_image_tree(tmp_path / f"{count}", classes=count)
         assert run("evaluate", colours / "run", f"--data={data}") == 1
         assert message in capsys.readouterr().err
@@ -108,11 +111,11 @@ def test_an_image_and_its_mirror_image_decide_together(colours, capsys):
     )
     with torch.no_grad():
         logits = (network(X) + network(X.flip(-1))) / 2
-    found = measure(trained, mirrored=True)
+    found = evaluate(trained, mirrored=True)
     assert found.predicted == tuple(logits.argmax(-1).tolist())
     expected = torch.nn.functional.cross_entropy(logits, labels).item()
     assert found.metrics["val_loss"] == pytest.approx(expected, rel=1e-5)
-    assert found.metrics["val_loss"] != measure(trained).metrics["val_loss"]  # and not for ever
+    assert found.metrics["val_loss"] != evaluate(trained).metrics["val_loss"]  # and not for ever
     assert run("evaluate", colours / "run", "--mirrored") == 0
     assert "with mirror images" in " ".join(capsys.readouterr().out.split())
     assert run("evaluate", colours / "run", "--mirrored", "--output", colours / "page") == 1

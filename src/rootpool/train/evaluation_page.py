@@ -5,8 +5,6 @@ The images are the user's own: the page is for looking at, and is not made to be
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
 import rootpool
@@ -26,7 +24,7 @@ from rootpool.report import (
 )
 from rootpool.report.plots import confusion_matrix
 
-from .data import EMBEDDED, LabelledImages, decode_image
+from .data import LabelledImages, decode_image
 from .evaluation import Evaluation, TrainedRun, data_of
 
 __all__ = ["evaluation_page"]
@@ -41,32 +39,24 @@ def evaluation_page(
 
     Args:
         run: the network.
-        found: what :func:`~rootpool.train.evaluation.measure` gave for it.
+        found: what `evaluate` gave for it.
         root: the data that it was measured on; None for those of the run.
-        on_bad_image: as for ``measure``.
+        on_bad_image: as for `evaluate`.
     """
-    metrics = found.metrics
     page = Page(
         "Where it fails",
         lead=f"{run.checkpoint.parent.name}, after epoch {run.epoch + 1}.",
         footer=f"Written by rootpool {rootpool.__version__}.",
     )
     page.add(
-        Facts(
-            {
-                "images": str(metrics["samples"]),
-                "top-1 error": Number(metrics["val_error"], unit="%"),
-                **_top5(found),
-                "pooling": run.module.pooling,
-            }
-        ),
+        _facts(run, found),
         _worst(found),
         Picture.of(
             confusion_matrix, found.confusion, found.classes, alt="Predicted class by true class"
         ),
     )
-    if found.predicted and (root or run.data_options["root"]) not in EMBEDDED:
-        images: Any = data_of(run, root, on_bad_image).splits.val
+    images = data_of(run, root, on_bad_image).splits.val
+    if found.predicted and images.path(0):
         photographs = Photographs(
             lambda k: decode_image(images.path(k)),
             images.labels.tolist(),
@@ -77,14 +67,18 @@ def evaluation_page(
     return page
 
 
-def _top5(found: Evaluation) -> dict[str, Number]:
-    """The top-5 error, where there are more classes than that."""
-    enough = len(found.classes) > 5
-    return {"top-5 error": Number(found.metrics["val_error5"], unit="%")} if enough else {}
+def _facts(run: TrainedRun, found: Evaluation) -> Facts:
+    errors = {"top-1 error": "val_error", "top-5 error": "val_error5"}
+    if len(found.classes) <= 5:
+        del errors["top-5 error"]
+    numbers = {name: Number(found.metrics[key], unit="%") for name, key in errors.items()}
+    return Facts(
+        {"images": str(found.metrics["samples"]), **numbers, "pooling": run.module.pooling}
+    )
 
 
 def _worst(found: Evaluation) -> Table:
-    rows = sorted(found.by_class(), key=lambda row: -row["error"])
+    rows = sorted(found.by_class(), key=lambda row: -row["error"])[:WORST]
     return Table(
         ["class", "images", "error, %", "taken for"],
         [
@@ -94,16 +88,10 @@ def _worst(found: Evaluation) -> Table:
                 Number(row["error"], form=".1f"),
                 row["confused_with"],
             ]
-            for row in rows[:WORST]
+            for row in rows
         ],
-        f"The worst of {len(rows)} classes."
-        if len(rows) > WORST
-        else "All classes, the worst first.",
+        "Classes, the worst first.",
     )
-
-
-# --------------------------------------------------------------------------------------------------
-# Photographs
 
 
 def _pairs(photographs: Photographs) -> list[Block]:
@@ -126,12 +114,9 @@ def _examples(run: TrainedRun, images: LabelledImages, photographs: Photographs)
     inputs = torch.stack([images[k][0] for k in drawn]).to(run.module.device)
     with torch.no_grad():
         best = model(inputs).softmax(1).topk(min(ANSWERS, len(photographs.classes)))
-    answers = [
-        list(zip(*pair, strict=True))
-        for pair in zip(best.indices.tolist(), best.values.tolist(), strict=True)
-    ]
-    text = "Drawn at random, without looking at the answers."
-    maps = None
+    pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+    answers = [list(zip(*pair, strict=True)) for pair in pairs]
+    text, maps = "Drawn at random, without looking at the answers.", None
     try:
         found = contributions(model, inputs, best.indices[:, 0]).cpu()
         maps = list(found.numpy()) if found.dim() == 3 else None
@@ -139,10 +124,9 @@ def _examples(run: TrainedRun, images: LabelledImages, photographs: Photographs)
         text += f" (No maps: {error}.)"
     if maps is not None:
         text += (
-            " Beside each is what every position adds to the logit of the first answer (red) or takes "
-            "from it (blue): the gradient of that logit through the pooling, times the features. For roots "
-            "and averages these numbers add up to the logit. The map covers what the network sees, which "
-            "may be less than the photograph."
+            " Beside each is what every position of what the network sees adds to the logit of the first "
+            "answer (red) or takes from it (blue): the gradient of that logit through the pooling, times "
+            "the features. For roots and averages these numbers add up to the logit."
         )
     return [
         Heading("A few images"),
