@@ -13,7 +13,7 @@ from torch import Tensor
 from torchvision.transforms.v2 import functional as F
 from torchvision.utils import make_grid
 
-from rootpool.train.data import PHOTOGRAPHS, patches
+from rootpool.train.data import PHOTOGRAPHS, patches, photo_patches
 
 DOCS = Path(__file__).parents[1] / "docs" / "appendix"
 PAGE = DOCS / "photo-patches.md"
@@ -44,7 +44,11 @@ def contact_sheet(path: Path, seed: int = 0) -> None:
         path: where the picture goes; its suffix says in which format.
         seed: as for :func:`photo_patches`.
     """
-    train, val = patches.draw_patches(seed)
+    made = photo_patches(seed)
+    train, val = (
+        split.images.reshape(len(PHOTOGRAPHS), -1, *split.images.shape[2:])
+        for split in (made.train, made.val)
+    )
     cards = [
         _card(name, upper[:SHOWN], lower[:SHOWN])
         for name, upper, lower in zip(PHOTOGRAPHS, train, val, strict=True)

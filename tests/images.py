@@ -15,6 +15,7 @@ from PIL import Image
 from scipy.io import savemat
 
 NOISE = 12.0  # standard deviation, grey levels
+SIZE = (40, 32)  # width and height
 
 
 def class_names(count: int) -> list[str]:
@@ -48,7 +49,7 @@ def make_image_tree(
     root: Path,
     classes: int | Sequence[str] = 3,
     per_class: int = 4,
-    size: tuple[int, int] = (40, 32),
+    size: tuple[int, int] = SIZE,
     splits: Sequence[str] = ("train", "val"),
 ) -> Path:
     """``root/<split>/<class>/<k>.jpg``, ``per_class`` images of ``size`` (width, height) in each."""
@@ -61,16 +62,14 @@ def make_image_tree(
     return root
 
 
-def make_cub(
-    root: Path, classes: int = 3, per_class: int = 4, size: tuple[int, int] = (40, 32)
-) -> Path:
+def make_cub(root: Path, classes: int = 3, per_class: int = 4) -> Path:
     """CUB-200-2011: ``per_class`` images for training and as many for test, in turn."""
     names = [f"{index + 1:03d}.Bird_{index}" for index in range(classes)]
     files, labels, split = [], [], []
     for label, name in enumerate(names):
         for k in range(2 * per_class):
             file = f"{name}/Bird_{label}_{k:04d}.jpg"
-            save_image(root / "images" / file, label, classes, size, seed=k)
+            save_image(root / "images" / file, label, classes, SIZE, seed=k)
             files.append(file)
             labels.append(label + 1)
             split.append((k + 1) % 2)
@@ -85,13 +84,7 @@ def make_cub(
     return root
 
 
-def make_dogs(
-    root: Path,
-    classes: int = 3,
-    per_class: int = 4,
-    size: tuple[int, int] = (40, 32),
-    lists: str = "",
-) -> Path:
+def make_dogs(root: Path, classes: int = 3, per_class: int = 4, lists: str = "") -> Path:
     """Stanford Dogs; ``lists`` is the folder of train_list.mat and test_list.mat."""
     names = [f"n0208{index:04d}-Breed_{index}" for index in range(classes)]
     (root / lists).mkdir(parents=True, exist_ok=True)
@@ -101,7 +94,7 @@ def make_dogs(
             for k in range(part * per_class, (part + 1) * per_class):
                 files.append(f"{name}/{name.split('-')[0]}_{k}.jpg")
                 labels.append(label + 1)
-                save_image(root / "Images" / files[-1], label, classes, size, seed=k)
+                save_image(root / "Images" / files[-1], label, classes, SIZE, seed=k)
         write_dog_list(root / lists / f"{split}_list.mat", files, labels)
     return root
 
@@ -119,7 +112,6 @@ def make_cars(
     root: Path,
     classes: int = 3,
     per_class: int = 4,
-    size: tuple[int, int] = (40, 32),
     test_list: str = "cars_test_annos_withlabels.mat",
 ) -> Path:
     """Stanford Cars; ``test_list`` is the path of the test annotations."""
@@ -134,7 +126,7 @@ def make_cars(
         labels = np.random.default_rng(part).permutation(labels)  # as in the original, mixed
         files = [f"{k + 1:05d}.jpg" for k in range(len(labels))]
         for k, (file, label) in enumerate(zip(files, labels, strict=True)):
-            save_image(root / folder / file, int(label), classes, size, seed=part * 1000 + k)
+            save_image(root / folder / file, int(label), classes, SIZE, seed=part * 1000 + k)
         write_car_list(root / target, files, [int(label) + 1 for label in labels])
     return root
 
@@ -152,47 +144,9 @@ def write_car_list(path: Path, files: Sequence[str], labels: Sequence[int] | Non
     savemat(path, {"annotations": annotations})
 
 
-CIFAR_FILES = (*(f"data_batch_{k}" for k in range(1, 6)), "test_batch")
-
-
-def cifar_batches(classes: int, per_class: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Images ``(n, 32, 32, 3)`` and labels of each file; the training images are dealt to five files."""
-    labels = np.repeat(np.arange(classes), per_class)
-    parts = {
-        "train": np.random.default_rng(0).permutation(len(labels)),
-        "test": np.arange(len(labels)),
-    }
-    made = {
-        split: np.stack(
-            [
-                pixels_of(int(labels[k]), classes, (32, 32), seed=1000 * (split == "test") + int(k))
-                for k in order
-            ]
-        )
-        for split, order in parts.items()
-    }
-    images = [*np.array_split(made["train"], 5), made["test"]]
-    numbers = [*np.array_split(labels[parts["train"]], 5), labels]
-    return dict(zip(CIFAR_FILES, zip(images, numbers, strict=True), strict=True))
-
-
-def make_cifar10(root: Path, classes: int = 3, per_class: int = 4) -> Path:
-    """CIFAR-10 in its binary form, whose images are always of 32 x 32 pixels."""
-    folder = root / "cifar-10-batches-bin"
-    folder.mkdir(parents=True)
-    for name, (images, labels) in cifar_batches(classes, per_class).items():
-        with (folder / f"{name}.bin").open("wb") as file:
-            for image, label in zip(images, labels, strict=True):
-                file.write(bytes([label]) + b"".join(image[:, :, k].tobytes() for k in range(3)))
-    (folder / "batches.meta.txt").write_text("\n".join(class_names(classes)) + "\n\n")
-    return root
-
-
 MAKERS = {
     "cub-200-2011": make_cub,
     "stanford-dogs": make_dogs,
     "stanford-cars": make_cars,
-    "cifar-10": make_cifar10,
     "image-folder": make_image_tree,
 }
-HELD = {"cifar-10"}  # in memory: its images are not files

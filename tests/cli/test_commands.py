@@ -67,7 +67,7 @@ def test_evaluation_uses_the_method_of_the_moment_and_counts_all(trained, tmp_pa
     assert loaded.module.hparams["method"] == "exact"
     logged = torch.load(trained / "last.ckpt", weights_only=True)["history"][-1]["val_error"]
     found = evaluate(loaded, accelerator="cpu", enable_progress_bar=False)
-    assert found["val_error"] == pytest.approx(logged)
+    assert found.metrics["val_error"] == pytest.approx(logged)
     (tmp_path / "cat.jpg").touch()
     assert run("predict", trained / "last.ckpt", tmp_path / "cat.jpg") == 1
     assert "not on image files" in capsys.readouterr().err

@@ -13,7 +13,7 @@ from images import make_image_tree
 from rootpool.cli import main
 from rootpool.cli.trained import _print_table
 from rootpool.train import SettingsError, export
-from rootpool.train.evaluation import data_of, load_run, measure, predict
+from rootpool.train.evaluation import data_of, evaluate, load_run, predict
 
 pytestmark = pytest.mark.slow
 CLASSES = ["[red]", "blue", "green"]
@@ -87,6 +87,19 @@ def test_a_run_folder_is_evaluated_on_any_folder_of_its_classes(colours, tmp_pat
     assert "top-5" not in page
     wrong = [row for row in rows if row["confused_with"]]
     assert ("What is confused with what" in page) == bool(wrong)
+    make_image_tree(tmp_path / "odd", classes=["green", "violet"], splits=("",))
+    assert run("evaluate", colours / "run", "--data", tmp_path / "odd") == 1
+    assert "folders that are not classes of the run: violet" in capsys.readouterr().err
+    for count, message in (
+        (2, "knows 3 classes, the data has 2"),
+        (3, "'class00' instead of '[red]'"),
+    ):
+        data = make_image_tree(tmp_path / f"{count}", classes=count)
+        assert run("evaluate", colours / "run", f"--data={data}") == 1
+        assert message in capsys.readouterr().err
+    (tmp_path / "file.ckpt").write_bytes(b"no checkpoint")
+    assert run("evaluate", tmp_path / "file.ckpt") == 1
+    assert "is not a checkpoint of rootpool train" in capsys.readouterr().err
 
 
 def test_an_image_and_its_mirror_image_decide_together(colours, capsys):
@@ -98,11 +111,11 @@ def test_an_image_and_its_mirror_image_decide_together(colours, capsys):
     )
     with torch.no_grad():
         logits = (network(X) + network(X.flip(-1))) / 2
-    found = measure(trained, mirrored=True)
+    found = evaluate(trained, mirrored=True)
     assert found.predicted == tuple(logits.argmax(-1).tolist())
     expected = torch.nn.functional.cross_entropy(logits, labels).item()
     assert found.metrics["val_loss"] == pytest.approx(expected, rel=1e-5)
-    assert found.metrics["val_loss"] != measure(trained).metrics["val_loss"]  # and not for ever
+    assert found.metrics["val_loss"] != evaluate(trained).metrics["val_loss"]  # and not for ever
     assert run("evaluate", colours / "run", "--mirrored") == 0
     assert "with mirror images" in " ".join(capsys.readouterr().out.split())
 

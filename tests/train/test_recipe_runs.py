@@ -5,7 +5,7 @@ import gc
 import pytest
 import torch
 
-from images import MAKERS
+from images import MAKERS, make_image_tree
 from rootpool.models import create_model, save_checkpoint
 from rootpool.nn import Branch
 from rootpool.train import families, merge, recipe
@@ -61,7 +61,8 @@ def test_a_step_of_every_family_and_protocol(family, hybrid, tmp_path, pretraine
     made = recipe(family, "svd-pade", hybrid)
     config = merge(made.config, SMALL)
     if "--data" in made.needs:
-        data = MAKERS[families()[family].layout or "image-folder"](tmp_path / "data", 2, 1)
+        maker = MAKERS.get(families()[family].layout, make_image_tree)
+        data = maker(tmp_path / "data", 2, 1)
         pixels = 80 if "alexnet" in config["model"]["backbone"] else 64
         sizes = {"root": str(data), "resize": pixels, "crop": pixels}
         config = merge(config, {"data": sizes})

@@ -45,62 +45,37 @@ def curves(folder):
     return read_records(folder / "history.csv")
 
 
-@pytest.fixture(scope="module")
-def study(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("study")
+@pytest.mark.slow
+def test_folders_records_results_and_events_of_a_study(tmp_path):
     trials = [trial("isqrt-cov"), trial("exact"), trial("exact", HYBRID)]
     events: list[Event] = []
-    folders = run_trials(trials, folder, workers=1, on_event=events.append)
-    return folder, trials, events, folders
-
-
-@pytest.mark.slow
-def test_run_folders_come_in_the_order_of_the_trials(study):
-    folder, trials, _, folders = study
-    assert folders == [folder / trial.key for trial in trials]
-    runs = [read_run(folder) for folder in folders]
-    assert [run.settings["model.method"] for run in runs] == ["isqrt-cov", "exact", "exact"]
-    assert all(len(run.history) == EPOCHS for run in runs)
-    assert all([record["step"] for record in run.spectrum] == [0] for run in runs)
-
-
-@pytest.mark.slow
-def test_a_hybrid_run_shares_its_first_stage_with_the_start_method(study):
-    newton, exact, hybrid = map(curves, study[3])
+    folders = run_trials(trials, tmp_path, workers=1, on_event=events.append)
+    assert folders == [tmp_path / trial.key for trial in trials]
+    # Every epoch and every end is told.
+    done = [event.key for event in events if event.done]
+    assert sorted(done) == sorted([trials[2].first_stage.key, *(trial.key for trial in trials)])
+    news = [event for event in events if event.key == trials[0].key]
+    assert [event.record for event in news[:-1]] == list(curves(folders[0]))
+    assert news[-1].done
+    # A hybrid run begins with the run of its first method.
+    newton, exact, hybrid = map(curves, folders)
     assert hybrid[:SWITCH] == newton[:SWITCH] != exact[:SWITCH]
     assert hybrid[SWITCH:] != newton[SWITCH:]
-
-
-@pytest.mark.slow
-def test_a_result_says_which_images_were_missed(study):
-    for folder in study[3]:
+    runs = [read_run(folder) for folder in folders]
+    for method, one, folder in zip(("isqrt-cov", "exact", "exact"), runs, folders, strict=True):
+        assert (one.settings["model.method"], len(one.history)) == (method, EPOCHS)
+        assert [record["step"] for record in one.spectrum] == [0]
         result = json.loads((folder / "result.json").read_text("utf-8"))
         assert set(result) == {"seconds", "classes", "images", "missed", "taken_for", "diverged"}
         assert (result["classes"], result["diverged"]) == (18, None)
         missed, images = result["missed"], result["images"]
-        assert images > 0
         assert missed == sorted(set(missed) & set(range(images)))
-        assert 100 * len(missed) / images == pytest.approx(curves(folder)[-1]["val_error"])
-
-
-@pytest.mark.slow
-def test_events_tell_every_epoch_and_every_end(study):
-    _, trials, events, _ = study
-    done = [event.key for event in events if event.done]
-    assert sorted(done) == sorted([trials[2].first_stage.key, *(trial.key for trial in trials)])
-    news = [event for event in events if event.key == trials[0].key]
-    assert [event.record["epoch"] for event in news[:-1]] == list(range(EPOCHS))
-    assert 0 <= news[0].record["val_error"] <= 100
-    assert news[-1].done
-
-
-@pytest.mark.slow
-def test_a_finished_run_is_not_run_again(study):
-    folder, trials, _, folders = study
-    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+        assert 100 * len(missed) / images == pytest.approx(one.history[-1]["val_error"])
+    # Nothing is run again.
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
     asked = Trial("another name", trials[0].config, {**trials[0].tags, "warmup": 1})
-    assert run_trials([*trials, asked], folder, workers=1) == [*folders, folders[0]]
-    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
+    assert run_trials([*trials, asked], tmp_path, workers=1) == [*folders, folders[0]]
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
 
 
 def test_a_key_is_of_the_effective_settings():
@@ -109,6 +84,9 @@ def test_a_key_is_of_the_effective_settings():
     assert one.key == trial("exact", model={"momentum": 0.9}).key  # the default
     others = [trial("exact", HYBRID), trial("svd-pade"), trial("exact", model={"lr": 0.07})]
     assert len({each.key for each in [one, *others]}) == 1 + len(others)
+    first, second = (trial(method, HYBRID).first_stage for method in ("exact", "svd-taylor"))
+    assert first.key == second.key  # trained once
+    assert one.first_stage is None
 
 
 def test_a_key_changes_with_the_numerics_and_not_with_words(tmp_path):
@@ -129,15 +107,11 @@ def test_a_key_changes_with_the_numerics_and_not_with_words(tmp_path):
     assert versions()["code"] == before
 
 
-def test_hybrid_runs_share_their_first_stage():
-    first, second = (trial(method, HYBRID).first_stage for method in ("exact", "svd-taylor"))
-    assert first.key == second.key
-    assert trial("exact").first_stage is None
-
-
-def test_a_wrong_configuration_is_found_before_anything_runs(tmp_path):
+def test_a_mistake_is_found_before_anything_runs(tmp_path):
     with pytest.raises(SettingsError, match="lrr"):
         run_trials([trial("gap"), trial("exact", model={"lrr": 1})], tmp_path)
+    with pytest.raises(ValueError, match="workers must be at least 1, got 0"):
+        run_trials([trial("gap")], tmp_path, workers=0)
     assert not list(tmp_path.iterdir())
 
 
@@ -152,37 +126,33 @@ def test_a_training_that_diverges_has_a_result(tmp_path):
     assert (run.history, run.diverged) == ([], result["diverged"])
 
 
-@pytest.fixture
-def long(monkeypatch):
-    """A training that is looked at often, and does not end before something happens to it."""
+@pytest.mark.slow
+def test_a_dead_process_and_an_interruption_end_all_and_the_same_call_continues(
+    tmp_path, monkeypatch
+):
     monkeypatch.setattr(study_module, "LOOK_EVERY", 0.02)
-    return trial("exact", trainer={"max_epochs": 30})
+    long = trial("exact", trainer={"max_epochs": 30})
 
-
-@pytest.mark.slow
-def test_an_interruption_ends_the_processes_and_the_same_call_continues(tmp_path, long):
-    def interrupt(event):
-        if event.record is not None:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run_trials([long], tmp_path, workers=1, on_event=interrupt)
-    assert not multiprocessing.active_children()
-    assert not list(tmp_path.glob("*/result.json"))
-    (folder,) = run_trials([long], tmp_path, workers=1)
-    (whole,) = run_trials([long], tmp_path / "whole", workers=1)
-    assert curves(folder) == curves(whole)
-
-
-@pytest.mark.slow
-def test_a_dead_process_is_explained(tmp_path, long):
     def kill(event):
         if event.record is not None:
             (process,) = multiprocessing.active_children()
             os.kill(process.pid, signal.SIGKILL)
 
-    with pytest.raises(ChildProcessError, match=r"trained 'exact, standalone' was killed: often"):
-        run_trials([long], tmp_path, workers=1, on_event=kill)
+    def interrupt(event):
+        if event.record is not None:
+            raise KeyboardInterrupt
+
+    for happens, error, message in (
+        (kill, ChildProcessError, r"trained 'exact, standalone' was killed: often"),
+        (interrupt, KeyboardInterrupt, ""),
+    ):
+        with pytest.raises(error, match=message):
+            run_trials([long], tmp_path, workers=1, on_event=happens)
+        assert not multiprocessing.active_children()
+        assert not list(tmp_path.glob("*/result.json"))
+    (folder,) = run_trials([long], tmp_path, workers=1)
+    (whole,) = run_trials([long], tmp_path / "whole", workers=1)
+    assert curves(folder) == curves(whole)
 
 
 @pytest.mark.slow
@@ -191,8 +161,6 @@ def test_an_error_arrives_with_its_type_and_traceback(tmp_path):
     with pytest.raises(ValueError, match="nowhere") as caught:
         run_trials([missing], tmp_path / "runs", workers=1)
     assert "in _train" in str(caught.value.__cause__)
-    with pytest.raises(ValueError, match="workers must be at least 1, got 0"):
-        run_trials([missing], tmp_path / "runs", workers=0)
 
 
 @dataclass(frozen=True)

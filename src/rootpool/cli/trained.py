@@ -33,7 +33,8 @@ def evaluate(
     if output is not None and mirrored:
         raise SettingsError("--output shows decisions on images as they are: leave out --mirrored")
 
-    from rootpool.train.evaluation import load_run, measure
+    from rootpool.train.evaluation import evaluate as measure
+    from rootpool.train.evaluation import load_run
     from rootpool.train.evaluation_page import evaluation_page
     from rootpool.train.trainer import quiet_lightning
 

@@ -24,12 +24,13 @@ from .data import (
     TRANSFORMS,
     ImageSplits,
     Preprocessing,
+    SomeImages,
     Transform,
+    draw,
     hold_out,
     open_splits,
-    part_of,
 )
-from .features import CachedFeatures, FeatureCache, Views, cache_features
+from .features import CachedFeatures, FeatureCache, cache_features
 from .sampling import EpochBatches, ResumableLoader, SeededDataset
 from .settings import DataSettings
 
@@ -91,7 +92,8 @@ class ImageData(pl.LightningDataModule):
             splits = hold_out(splits, options["val_share"])
         if options["fraction"] == 1:
             return splits
-        return replace(splits, train=part_of(splits.train, options["fraction"], options["seed"]))
+        chosen = draw(splits.train.labels, options["fraction"], options["seed"])
+        return replace(splits, train=SomeImages(splits.train, chosen))
 
     def transforms(self) -> tuple[Transform, Transform]:
         """The transforms for training and for validation."""
@@ -120,15 +122,14 @@ class ImageData(pl.LightningDataModule):
         seed = options["seed"]
 
         def cached(images: Any, *views: Transform) -> FeatureCache:
-            try:
-                paths = [images.path(k) for k in range(len(images))]
-            except AttributeError as error:
+            paths = [images.path(k) for k in range(len(images))]
+            if "" in paths:
                 raise SettingsError(
                     f"data.cache is for image files, which {options['root']} is not; leave it out"
-                ) from error
+                )
             title = "validation images" if images is splits.val else "training images"
             return cache_features(
-                frozen, paths, Views(views), options["cache"], progress=progress, title=title
+                frozen, paths, views, options["cache"], progress=progress, title=title
             )
 
         learned = cached(part.images if whole else part, *[train] * options["views"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -30,7 +31,6 @@ __all__ = [
     "evaluate",
     "find_images",
     "load_run",
-    "measure",
     "predict",
     "predictions",
 ]
@@ -119,12 +119,7 @@ class Evaluation:
         return rows
 
 
-def evaluate(run: TrainedRun, root: str | None = None, **trainer_options: Any) -> dict[str, float]:
-    """The metrics of `measure` alone."""
-    return measure(run, root, **trainer_options).metrics
-
-
-def measure(
+def evaluate(
     run: TrainedRun,
     root: str | None = None,
     *,
@@ -175,9 +170,9 @@ class _Confusion(pl.Callback):
 
 
 def data_of(run: TrainedRun, root: str | None = None, on_bad_image: str | None = None) -> ImageData:
-    """The data that a run is measured on; see `measure`."""
-    options = {**run.data_options}
-    options |= {} if on_bad_image is None else {"on_bad_image": on_bad_image}
+    """The data that a run is measured on; see `evaluate`."""
+    options = dict(run.data_options)
+    options["on_bad_image"] = on_bad_image or options["on_bad_image"]
     own = options["root"]
     if root is None or (own not in EMBEDDED and Path(root).resolve() == Path(own).resolve()):
         return ImageData.from_options(options)
@@ -208,16 +203,13 @@ def _labelled(folder: Path, classes: Sequence[str]) -> list[tuple[str, int]]:
 
 
 def _check_classes(trained: list[str], splits: ImageSplits) -> None:
-    if len(trained) != len(splits.classes):
+    if trained != list(splits.classes):
+        pairs = itertools.zip_longest(trained, splits.classes)
+        ours, theirs = next(pair for pair in pairs if pair[0] != pair[1])
         raise SettingsError(
-            f"the checkpoint knows {len(trained)} classes, the data has {len(splits.classes)}; "
-            "evaluate on the data set that it was trained for, or fine-tune with rootpool train --weights"
-        )
-    differing = [(a, b) for a, b in zip(trained, splits.classes, strict=True) if a != b]
-    if differing:
-        raise SettingsError(
-            f"{len(differing)} classes of the data have other names than those trained, the first "
-            f"{differing[0][1]!r} instead of {differing[0][0]!r}; labels would not mean the same"
+            f"the checkpoint knows {len(trained)} classes, the data has {len(splits.classes)}, the first "
+            f"other one is {theirs!r} instead of {ours!r}; evaluate on the data set that it was trained "
+            "for, or fine-tune with rootpool train --weights"
         )
 
 
@@ -231,16 +223,13 @@ def find_images(paths: Iterable[str | Path]) -> list[Path]:
     for path in map(Path, paths):
         if not path.exists():
             raise SettingsError(f"there is no image or folder {path}")
-        if not path.is_dir():
-            found.append(path)
-            continue
         files = (
-            Path(at, file) for at, _, names in os.walk(path, followlinks=True) for file in names
+            Path(at, name) for at, _, names in os.walk(path, followlinks=True) for name in names
         )
         inside = sorted(file for file in files if file.suffix.lower() in EXTENSIONS)
-        if not inside:
+        if path.is_dir() and not inside:
             raise SettingsError(f"there are no images in {path}; known are {', '.join(EXTENSIONS)}")
-        found += inside
+        found += inside if path.is_dir() else [path]
     return found
 
 
@@ -284,16 +273,13 @@ def predictions(
                 if on_bad_image == "raise":
                     raise
                 bad[file] = error
-        guesses = _guesses(run, inputs, count)
+        guesses = iter(_guesses(run, torch.stack(inputs), count) if inputs else [])
         for file in batch:
             yield file, bad[file] if file in bad else next(guesses)
 
 
 @torch.inference_mode()
-def _guesses(run: TrainedRun, inputs: list[torch.Tensor], count: int) -> Iterator[Guess]:
-    if not inputs:
-        return iter(())
-    images = torch.stack(inputs).to(run.module.device)
-    top = run.module(images).softmax(-1).topk(count)
+def _guesses(run: TrainedRun, images: torch.Tensor, count: int) -> list[Guess]:
+    top = run.module(images.to(run.module.device)).softmax(-1).topk(count)
     pairs = zip(top.indices.tolist(), top.values.tolist(), strict=True)
-    return iter([[(run.classes[k], p) for k, p in zip(*row, strict=True)] for row in pairs])
+    return [[(run.classes[k], p) for k, p in zip(*row, strict=True)] for row in pairs]

@@ -5,13 +5,11 @@ The images are the user's own: the page is for looking at, and is not made to be
 
 from __future__ import annotations
 
-from typing import Any
-
 import rootpool
 from rootpool.report import Block, Facts, Heading, Number, Page, Picture, Table
 from rootpool.report.plots import confused_pairs, confusion_matrix
 
-from .data import EMBEDDED, decode_image
+from .data import LabelledImages, decode_image
 from .evaluation import Evaluation, TrainedRun, data_of
 
 __all__ = ["evaluation_page"]
@@ -26,43 +24,40 @@ def evaluation_page(
 
     Args:
         run: the network.
-        found: what :func:`~rootpool.train.evaluation.measure` gave for it.
+        found: what `evaluate` gave for it.
         root: the data that it was measured on; None for those of the run.
-        on_bad_image: as for ``measure``.
+        on_bad_image: as for `evaluate`.
     """
-    metrics = found.metrics
     page = Page(
         "Where it fails",
         lead=f"{run.checkpoint.parent.name}, after epoch {run.epoch + 1}.",
         footer=f"Written by rootpool {rootpool.__version__}.",
     )
     page.add(
-        Facts(
-            {
-                "images": str(metrics["samples"]),
-                "top-1 error": Number(metrics["val_error"], unit="%"),
-                **_top5(found),
-                "pooling": run.module.pooling,
-            }
-        ),
+        _facts(run, found),
         _worst(found),
         Picture.of(
             confusion_matrix, found.confusion, found.classes, alt="Predicted class by true class"
         ),
     )
-    if found.predicted and (root or run.data_options["root"]) not in EMBEDDED:
-        page.add(*_pairs(data_of(run, root, on_bad_image).splits.val, found))
+    images = data_of(run, root, on_bad_image).splits.val
+    if found.predicted and images.path(0):
+        page.add(*_pairs(images, found))
     return page
 
 
-def _top5(found: Evaluation) -> dict[str, Number]:
-    """The top-5 error, where there are more classes than that."""
-    enough = len(found.classes) > 5
-    return {"top-5 error": Number(found.metrics["val_error5"], unit="%")} if enough else {}
+def _facts(run: TrainedRun, found: Evaluation) -> Facts:
+    errors = {"top-1 error": "val_error", "top-5 error": "val_error5"}
+    if len(found.classes) <= 5:
+        del errors["top-5 error"]
+    numbers = {name: Number(found.metrics[key], unit="%") for name, key in errors.items()}
+    return Facts(
+        {"images": str(found.metrics["samples"]), **numbers, "pooling": run.module.pooling}
+    )
 
 
 def _worst(found: Evaluation) -> Table:
-    rows = sorted(found.by_class(), key=lambda row: -row["error"])
+    rows = sorted(found.by_class(), key=lambda row: -row["error"])[:WORST]
     return Table(
         ["class", "images", "error, %", "taken for"],
         [
@@ -72,15 +67,13 @@ def _worst(found: Evaluation) -> Table:
                 Number(row["error"], form=".1f"),
                 row["confused_with"],
             ]
-            for row in rows[:WORST]
+            for row in rows
         ],
-        f"The worst of {len(rows)} classes."
-        if len(rows) > WORST
-        else "All classes, the worst first.",
+        "Classes, the worst first.",
     )
 
 
-def _pairs(images: Any, found: Evaluation) -> list[Block]:
+def _pairs(images: LabelledImages, found: Evaluation) -> list[Block]:
     labels = images.labels.tolist()
     if list(found.predicted) == labels:
         return []

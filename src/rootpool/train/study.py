@@ -14,6 +14,7 @@ import pickle
 import signal
 import threading
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -107,17 +108,16 @@ def run_trials(
     if workers is not None and workers < 1:
         raise ValueError(f"workers must be at least 1, got {workers}")
     folder = Path(folder).absolute()
-    runs: dict[str, _Work] = {}
+    left: dict[str, tuple[Trial, str | None]] = {}  # and the key of the first stage
     for trial in trials:
         first = trial.first_stage
         if first is not None:
-            runs.setdefault(first.key, _Work(first, first.key))
-        key = trial.key
-        runs.setdefault(key, _Work(trial, key, None if first is None else first.key))
-    for key in (key for key in runs if (folder / key / RESULT).is_file()):
+            left.setdefault(first.key, (first, None))
+        left.setdefault(trial.key, (trial, None if first is None else first.key))
+    for key in [key for key in left if (folder / key / RESULT).is_file()]:
+        del left[key]
         on_event(Event(key, done=True))
-    left = {key: run for key, run in runs.items() if not (folder / key / RESULT).is_file()}
-    _fill_caches([resolve(run.trial.config) for run in left.values()])
+    _fill_caches([resolve(trial.config) for trial, _ in left.values()])
     for event in _train_all(left, folder, workers or usable_cores()):
         on_event(event)
     return [folder / trial.key for trial in trials]
@@ -143,39 +143,33 @@ def _images(settings: EffectiveSettings) -> str:
 # Processes
 
 
-@dataclass(frozen=True)
-class _Work:
-    """A trial, its key, and the key of the first stage that it starts from."""
-
-    trial: Trial
-    key: str
-    first: str | None = None
-
-
-def _train_all(left: dict[str, _Work], folder: Path, workers: int) -> Iterator[Event]:
+def _train_all(
+    left: dict[str, tuple[Trial, str | None]], folder: Path, workers: int
+) -> Iterator[Event]:
     """Train the runs, each after its first stage, and yield what happens."""
-    running: dict[Future[None], _Work] = {}
-    told: dict[str, int] = {}  # epochs that were reported
+    running: dict[Future[None], tuple[str, Trial]] = {}
+    told: Counter[str] = Counter()  # epochs that were reported
     others = set(multiprocessing.active_children())
     # Spawned: a forked copy of a process with threads, such as torch's, can hang.
     executor = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _begin)
     try:
         while left or running:
-            busy = {run.key for run in running.values()}
-            ready = [key for key, run in left.items() if run.first not in left.keys() | busy]
+            busy = left.keys() | {key for key, _ in running.values()}
+            ready = [key for key, (_, first) in left.items() if first not in busy]
             for key in ready[: workers - len(running)]:
-                run = left.pop(key)
-                running[executor.submit(_train, run, folder)] = run
+                trial, first = left.pop(key)
+                running[executor.submit(_train, trial, key, first, folder)] = key, trial
             done, _ = wait(running, LOOK_EVERY, FIRST_COMPLETED)
-            for run in running.values():
-                for record in _records(folder / run.key)[told.get(run.key, 0) :]:
-                    told[run.key] = told.get(run.key, 0) + 1
-                    yield Event(run.key, record)
+            for key, _ in running.values():
+                path = folder / key / HISTORY
+                for record in read_records(path)[told[key] :] if path.is_file() else []:
+                    told[key] += 1
+                    yield Event(key, record)
             for future in done:
                 future.result()
-                yield Event(running.pop(future).key, done=True)
+                yield Event(running.pop(future)[0], done=True)
     except BrokenProcessPool:
-        names = " or ".join(repr(run.trial.label) for run in running.values())
+        names = " or ".join(repr(trial.label) for _, trial in running.values())
         raise ChildProcessError(
             f"the process that trained {names} was killed: often the memory was full. Run the same command "
             "again, with fewer workers if it happens again; what is finished is kept"
@@ -185,12 +179,6 @@ def _train_all(left: dict[str, _Work], folder: Path, workers: int) -> Iterator[E
         for process in set(multiprocessing.active_children()) - others:
             process.kill()
         executor.shutdown(cancel_futures=True)
-
-
-def _records(folder: Path) -> Sequence[Mapping[str, Any]]:
-    """The epochs of a run so far."""
-    path = folder / HISTORY
-    return read_records(path) if path.is_file() else []
 
 
 def _begin() -> None:
@@ -214,13 +202,13 @@ def _end_with_starter() -> None:
         os._exit(1)
 
 
-def _train(run: _Work, folder: Path) -> None:
+def _train(trial: Trial, key: str, first: str | None, folder: Path) -> None:
     """Train one trial to its end, from its own last checkpoint or else from the one of its first stage."""
     try:
-        training = prepare(resolve(run.trial.config), folder / run.key, resume=True, progress=False)
-        first = None if run.first is None else folder / run.first / LAST
+        training = prepare(resolve(trial.config), folder / key, resume=True, progress=False)
+        start = None if first is None else folder / first / LAST
         with contextlib.suppress(NonFiniteError):  # a result, which the folder holds
-            training.fit(resume_from=training.last if training.last.is_file() else first)
+            training.fit(resume_from=training.last if training.last.is_file() else start)
     except Exception as error:
         try:
             pickle.loads(pickle.dumps(error))

@@ -5,16 +5,11 @@ import pickle
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 import images
-from rootpool.train.data import BadImageError, ImageFiles, find_bad_images
-from rootpool.train.data.files import CHUNK, without_bad_images
-
-
-def pixels(image):
-    return torch.from_numpy(np.asarray(image).copy())
+from rootpool.train.data import BadImageError, ImageFiles
+from rootpool.train.data.files import CHUNK, find_bad_images, without_bad_images
 
 
 def make(root, count, classes=1):
@@ -27,20 +22,16 @@ def make(root, count, classes=1):
 
 def test_items_labels_and_paths_also_in_another_process(tmp_path):
     samples = make(tmp_path, 5, classes=2)
-    dataset = pickle.loads(pickle.dumps(ImageFiles(samples, pixels)))
-    assert dataset.labels.tolist() == [0, 1, 0, 1, 0]
+    dataset = pickle.loads(pickle.dumps(ImageFiles(samples, np.asarray)))
     assert [dataset.path(k) for k in range(5)] == [path for path, _ in samples]
     for k in range(5):
         image, label = dataset[k]
         assert np.array_equal(image, np.asarray(Image.open(samples[k][0])))
-        assert label == k % 2
+        assert label == dataset.labels[k] == k % 2
 
 
-def test_bad_images_are_found_in_every_chunk_and_good_ones_left_in_peace(tmp_path, capsys):
-    samples = make(tmp_path, 2 * CHUNK + 5)
-    paths = [path for path, _ in samples]
-    assert without_bad_images(samples[:2], samples[2:4], ["a"]) == (samples[:2], samples[2:4])
-    assert "left out" not in capsys.readouterr().err
+def test_bad_images_are_found_in_every_chunk(tmp_path):
+    paths = [path for path, _ in make(tmp_path, 2 * CHUNK + 5)]
     bad = [paths[0], paths[CHUNK - 1], paths[CHUNK], paths[-1]]
     for path in bad:
         os.truncate(path, 100)
@@ -49,13 +40,13 @@ def test_bad_images_are_found_in_every_chunk_and_good_ones_left_in_peace(tmp_pat
     assert all(path in reason for path, reason in found.items())
 
 
-def test_a_class_without_a_good_image_is_an_error(tmp_path):
+def test_a_class_without_a_good_image_is_an_error(tmp_path, capsys):
     samples = make(tmp_path, 8, classes=2)
+    good, bad = samples[4:], samples[:4]
+    assert without_bad_images(bad, good, ["a", "b"]) == (bad, good)
+    assert "left out" not in capsys.readouterr().err
     for path, _ in (samples[1], samples[3]):
         os.truncate(path, 100)
-    with pytest.raises(
-        BadImageError, match=r"every training image of 1 classes is bad \(b\); repa"
-    ):
-        without_bad_images(samples[:4], samples[4:], ["a", "b"])
-    with pytest.raises(BadImageError, match=r"every validation image of 1 classes is bad \(b\)"):
-        without_bad_images(samples[4:], samples[:4], ["a", "b"])
+    for split, parts in (("training", (bad, good)), ("validation", (good, bad))):
+        with pytest.raises(BadImageError, match=rf"every {split} image of 1 classes is bad \(b\)"):
+            without_bad_images(*parts, ["a", "b"])

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from torch import nn
 
 from rootpool.train.data import PHOTOGRAPHS, photo_patches, photograph
 from rootpool.train.data.patches import cut_patches
@@ -24,11 +23,6 @@ def splits():
 
 def generator(seed=0):
     return torch.Generator().manual_seed(seed)
-
-
-def numbered(height, width):
-    """An image in which every pixel is its own number."""
-    return torch.arange(height * width).view(height, width)
 
 
 def test_the_photographs_are_those_of_every_recorded_result(splits):
@@ -55,7 +49,7 @@ def test_a_patch_is_a_part_of_its_photograph(splits):
 
 @pytest.mark.parametrize("shape", [(191, 384), (300, 451), (512, 512)])
 def test_splits_share_no_pixel_and_patches_stay_within_a_block(shape):
-    image = numbered(*shape)
+    image = torch.arange(shape[0] * shape[1]).view(shape)  # every pixel is its own number
     train, val = cut_patches(image, (112, 100), generator())
     assert (train.shape, val.shape) == ((112, 32, 32), (100, 32, 32))
     assert not set(train.unique().tolist()) & set(val.unique().tolist())
@@ -81,12 +75,6 @@ def test_flat_patches_are_not_drawn():
     image[:, 320:] = torch.randint(256, (640, 320), generator=generator()).to(torch.uint8)
     for patches in cut_patches(image, (100, 50), generator()):
         assert patches.float().std((1, 2)).min() > 1
-    with pytest.raises(ValueError, match=r"expected 9 patches .* of \(640, 640\) pixels, got 0"):
-        cut_patches(torch.zeros(640, 640), (9, 9), generator())
-    with pytest.raises(
-        ValueError, match=r"three blocks of 64 x 64 pixels or more, got \(64, 191\)"
-    ):
-        cut_patches(numbered(64, 191), (9, 9), generator())
 
 
 def test_global_generator_is_left_alone_and_drives_the_crops(splits):
@@ -106,25 +94,6 @@ def test_global_generator_is_left_alone_and_drives_the_crops(splits):
     assert found.any(1).all()
     assert found.any(0).sum() > 45  # of 50 crops and their mirror images
     assert torch.equal(splits.val[5][0][0], splits.val.images[5, 0, 2:30, 2:30])
-
-
-def test_can_be_learned_but_not_from_one_pixel(splits):
-    """Nearest class mean of local gradients: far above chance (1/18), far below perfect."""
-
-    def features(images):
-        smooth = nn.functional.avg_pool2d(images.images, 2)
-        rows = smooth.diff(dim=-1).abs().mean((1, 2, 3))
-        columns = smooth.diff(dim=-2).abs().mean((1, 2, 3))
-        fourth = images.images.pow(4).mean((1, 2, 3)).log()
-        return torch.stack([rows, columns, fourth], 1)
-
-    train, val = features(splits.train), features(splits.val)
-    means = torch.stack([train[splits.train.labels == k].mean(0) for k in range(18)])
-    guess = torch.cdist(
-        (val - train.mean(0)) / train.std(0), (means - train.mean(0)) / train.std(0)
-    )
-    accuracy = (guess.argmin(1) == splits.val.labels).double().mean()
-    assert 0.2 < accuracy < 0.8
 
 
 def test_the_page_shows_the_patches_and_who_made_the_photographs(tmp_path):

@@ -1,3 +1,6 @@
+"""What the transforms show of an image, and what they do to its pixels."""
+
+import inspect
 import math
 
 import numpy as np
@@ -7,6 +10,7 @@ from PIL import Image
 
 from rootpool.train.data import (
     AUGMENTATIONS,
+    TRANSFORMS,
     Preprocessing,
     cifar_transforms,
     fine_grained_transforms,
@@ -36,20 +40,14 @@ def window(tensor):
     return [red[:, 0].mean(), red[:, -1].mean(), green[0].mean(), green[-1].mean()]
 
 
-WHITE = (1 - MEAN) / DEVIATION
-PAIRS = {
-    "imagenet": (imagenet_transforms, 224, WHITE),
-    "fine-grained": (fine_grained_transforms, 448, WHITE),
-    # Less the mean and over the standard deviation of CIFAR-10; at the edge, the margin is black.
-    "cifar": (cifar_transforms, 32, torch.tensor([2.0587, 2.1256, 2.1154])[:, None, None]),
-}
-
-
-@pytest.mark.parametrize("name", PAIRS)
-@pytest.mark.parametrize("size", [(500, 375), (300, 500), (60, 80), (1, 1)])
-def test_shapes_and_types(name, size):
-    make, crop, white = PAIRS[name]
-    for transform in make():
+@pytest.mark.parametrize("size", [(500, 375), (60, 80), (1, 1)])
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_white_images_of_any_size(name, size):
+    """Less the mean and over the deviation: of ImageNet, or of CIFAR-10, where the margin is black."""
+    white = torch.tensor([2.0587, 2.1256, 2.1154])[:, None, None]
+    white = white if name == "cifar" else (1 - MEAN) / DEVIATION
+    crop = inspect.signature(TRANSFORMS[name]).parameters["crop"].default
+    for transform in TRANSFORMS[name]():
         tensor = transform(Image.new("RGB", size, "white"))
         assert type(tensor) is torch.Tensor
         assert (tensor.shape, tensor.dtype) == ((3, crop, crop), torch.float32)
@@ -57,14 +55,30 @@ def test_shapes_and_types(name, size):
         assert torch.allclose(inner, white.expand_as(inner), atol=1e-4)
 
 
-def test_imagenet_validation_is_the_centre_of_the_resized_picture():
-    _, val = imagenet_transforms()
-    # 512 x 384 becomes 341 x 256; of it, columns 58 to 282 and rows 16 to 240.
-    expected = [58.5 / 341, 282.5 / 341, 16 / 256, 240 / 256]
-    assert torch.tensor(window(val(ramp(512, 384)))).allclose(torch.tensor(expected), atol=0.005)
-    _, val = imagenet_transforms(resize=(256, 256))
-    expected = [16 / 256, 240 / 256, 16 / 256, 240 / 256]
-    assert torch.tensor(window(val(ramp(512, 384)))).allclose(torch.tensor(expected), atol=0.005)
+@pytest.mark.parametrize(
+    ("make", "size", "options", "expected"),
+    [
+        # 512 x 384 becomes 341 x 256; of it, columns 58 to 282 and rows 16 to 240.
+        (imagenet_transforms, (512, 384), {}, [58.5 / 341, 282.5 / 341, 16 / 256, 240 / 256]),
+        (imagenet_transforms, (512, 384), {"resize": (256, 256)}, [1 / 16, 15 / 16] * 2),
+        (resized_crop_transforms, (512, 384), {}, [58.5 / 341, 282.5 / 341, 16 / 256, 240 / 256]),
+        # 64 x 48: the shorter side becomes 48, crop 48 of 64 columns.
+        (fine_grained_transforms, (640, 480), {"crop": 48}, [1 / 8, 7 / 8, 0, 1]),
+        (fine_grained_transforms, (640, 480), {"crop": 48, "resize": (48, 48)}, [0, 1, 0, 1]),
+        (fine_grained_transforms, (640, 480), {"crop": 48, "resize": (64, 64)}, [1 / 8, 7 / 8] * 2),
+    ],
+)
+def test_validation_is_the_centre_of_the_resized_picture(make, size, options, expected):
+    train, val = make(**options)
+    seen = val(ramp(*size))
+    atol = 0.02 if "crop" in options else 0.005
+    assert torch.tensor(window(seen)).allclose(torch.tensor(expected).float(), atol=atol)
+    if make is fine_grained_transforms:  # and training is that, or its mirror image
+        torch.manual_seed(0)
+        crops = [train(ramp(*size)) for _ in range(40)]
+        straight = sum(torch.equal(crop, seen) for crop in crops)
+        assert straight + sum(torch.equal(crop.flip(-1), seen) for crop in crops) == 40
+        assert abs(straight - 20) < 16
 
 
 def test_imagenet_training_crops_everywhere_and_flips_half():
@@ -80,26 +94,6 @@ def test_imagenet_training_crops_everywhere_and_flips_half():
         assert bottom - top == pytest.approx(31, abs=0.2)  # colours are rounded
     assert set(lefts) == set(tops) == set(range(9))
     assert abs(flips - 150) < 5 * math.sqrt(75)
-
-
-@pytest.mark.parametrize(
-    ("resize", "expected"),
-    [
-        (None, [1 / 8, 7 / 8, 0, 1]),  # 64 x 48: the shorter side becomes 48, crop 48 of 64 columns
-        ((48, 48), [0, 1, 0, 1]),
-        ((64, 64), [1 / 8, 7 / 8, 1 / 8, 7 / 8]),
-    ],
-)
-def test_fine_grained_is_the_centre_and_flips_half(resize, expected):
-    train, val = fine_grained_transforms(resize, crop=48)
-    picture = ramp(640, 480)
-    assert torch.tensor(window(val(picture))).allclose(torch.tensor(expected).float(), atol=0.02)
-    torch.manual_seed(0)
-    crops = [train(picture) for _ in range(40)]
-    straight = [torch.equal(crop, val(picture)) for crop in crops]
-    flipped = [torch.equal(crop.flip(-1), val(picture)) for crop in crops]
-    assert sum(straight) + sum(flipped) == 40
-    assert abs(sum(straight) - 20) < 16
 
 
 def test_cifar_training_shifts_within_a_black_margin_and_flips_half():
@@ -120,20 +114,11 @@ def test_cifar_training_shifts_within_a_black_margin_and_flips_half():
     assert abs(sum(flipped for _, _, flipped in seen) - 600) < 5 * math.sqrt(300)
 
 
-@pytest.mark.parametrize(
-    ("make", "arguments"),
-    [
-        (imagenet_transforms, (200, 224)),
-        (imagenet_transforms, ((256, 200), 224)),
-        (imagenet_transforms, (256, 0)),
-        (fine_grained_transforms, (400, 448)),
-    ],
-)
-def test_crop_larger_than_the_picture(make, arguments):
-    with pytest.raises(
-        ValueError, match="crop must be positive and no larger than the resized image"
-    ):
-        make(*arguments)
+@pytest.mark.parametrize("sizes", [(200, 224), ((256, 200), 224), (256, 0)])
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_crop_larger_than_the_picture(name, sizes):
+    with pytest.raises(ValueError, match="crop must be positive and no larger than the resized"):
+        TRANSFORMS[name](*sizes)
 
 
 @pytest.mark.parametrize("augment", [None, *AUGMENTATIONS])

@@ -10,8 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import torch
 from rich.console import Console
-from rich.progress import track
 from torch import Tensor
+
+from rootpool.progress import Display
 
 from .decode import BadImageError, decode_image
 from .splits import LabelledImages, Transform
@@ -35,7 +36,6 @@ class ImageFiles(LabelledImages):
         self.transform = transform
 
     def path(self, index: int) -> str:
-        """Where an image is."""
         return os.fsdecode(bytes(self._paths[index]))
 
     def __getitem__(self, index: int) -> tuple[Tensor, int]:
@@ -52,18 +52,14 @@ def find_bad_images(paths: Sequence[str]) -> dict[str, str]:
     Files that cannot be read at all (missing, not permitted, a failing disk) raise OSError: that is
     not a property of the image and may be different in the next process.
     """
-    console = Console(stderr=True)
-    with ThreadPoolExecutor() as pool:
+    bad: dict[str, str] = {}
+    display = Display("checking images", len(paths), console=Console(stderr=True))
+    with ThreadPoolExecutor() as pool, display:
         chunks = [paths[k : k + CHUNK] for k in range(0, len(paths), CHUNK)]
-        found = track(
-            pool.map(_bad_of, chunks),
-            description="checking images",
-            total=len(chunks),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        )
-        return {path: reason for bad in found for path, reason in bad.items()}
+        for k, found in enumerate(pool.map(_bad_of, chunks), 1):
+            bad |= found
+            display.update(min(k * CHUNK, len(paths)))
+    return bad
 
 
 def _bad_of(paths: Sequence[str]) -> dict[str, str]:

@@ -10,12 +10,13 @@ from pathlib import Path
 from rootpool.suggest import some_names
 
 from .files import ON_BAD_IMAGE
-from .pixels import BINARY, PICKLES, HeldImages, read_cifar10
 from .readers import (
     VAL,
+    InMemory,
     Listing,
     is_flat,
     read_cars,
+    read_cifar10,
     read_cub,
     read_dogs,
     read_flat,
@@ -34,13 +35,12 @@ class Layout:
     Args:
         name: of the data set.
         parts: files and folders that it must have; for each, the places where it may be.
-        read: a function that gets the places, in that order, and returns the list of images, or the
-            images themselves if they are few and small.
+        read: a function that gets the places, in that order, and returns the list of images.
     """
 
     name: str
     parts: tuple[tuple[str, ...], ...]
-    read: Callable[..., Listing | HeldImages]
+    read: Callable[..., Listing | InMemory]
 
     def find(self, root: Path) -> list[Path | None]:
         """Where each part is under ``root``; None for a part that is not there."""
@@ -66,7 +66,7 @@ LAYOUTS: list[Layout] = [
         (*(_either(part, "devkit") for part in _CARS), ("cars_train",), ("cars_test",)),
         read_cars,
     ),
-    Layout("cifar-10", ((PICKLES, BINARY),), read_cifar10),
+    Layout("cifar-10", (("cifar-10-batches-py",),), read_cifar10),
     Layout("image-folder", (("train",), VAL), read_folders),
 ]
 

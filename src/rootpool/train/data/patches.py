@@ -58,7 +58,9 @@ def photo_patches(seed: int = 0) -> ImageSplits:
     >>> image.shape, splits.classes[label]
     (torch.Size([1, 28, 28]), 'astronaut')
     """
-    train, val = draw_patches(seed)
+    generator = torch.Generator().manual_seed(seed)
+    pieces = [cut_patches(photograph(name), (TRAIN, VAL), generator) for name in PHOTOGRAPHS]
+    train, val = (torch.stack(split) for split in zip(*pieces, strict=True))
     return ImageSplits(
         train=_images(train, _random_crop),
         val=_images(val, _centre_crop),
@@ -80,17 +82,12 @@ def _centre_crop(patch: Tensor) -> Tensor:
     return patch[..., edge : edge + CROP, edge : edge + CROP]
 
 
-def draw_patches(seed: int) -> tuple[Tensor, Tensor]:
-    """Standardised patches by photograph: ``(18, 112, 32, 32)`` and ``(18, 200, 32, 32)``."""
-    generator = torch.Generator().manual_seed(seed)
-    pieces = [cut_patches(photograph(name), (TRAIN, VAL), generator) for name in PHOTOGRAPHS]
-    train, val = (standardise(torch.stack(split)) for split in zip(*pieces, strict=True))
-    return train, val
-
-
 def _images(patches: Tensor, transform: Transform) -> TensorImages:
+    """Patches ``(18, n, 32, 32)``, each with mean 0 and variance 1, and the number of the photograph."""
     labels = torch.arange(len(patches)).repeat_interleave(patches.shape[1])
-    return TensorImages(patches.flatten(0, 1).unsqueeze(1), labels, transform)
+    pixels = patches.flatten(0, 1).unsqueeze(1).float()
+    deviation, mean = torch.std_mean(pixels, (-2, -1), correction=0, keepdim=True)
+    return TensorImages((pixels - mean) / deviation, labels, transform)
 
 
 def cut_patches(
@@ -102,16 +99,8 @@ def cut_patches(
         ``(counts[0], 32, 32)`` and ``(counts[1], 32, 32)``, in the dtype of the image.
     """
     number = (image.shape[0] // BLOCK) * (image.shape[1] // BLOCK)
-    if number < 3:
-        raise ValueError(
-            f"cut_patches needs an image of three blocks of {BLOCK} x {BLOCK} pixels or more, "
-            f"got {tuple(image.shape)}"
-        )
     val, train = torch.randperm(number, generator=generator).tensor_split([number // 3])
-    return (
-        _draw(image, train, counts[0], generator),
-        _draw(image, val, counts[1], generator),
-    )
+    return _draw(image, train, counts[0], generator), _draw(image, val, counts[1], generator)
 
 
 def _draw(image: Tensor, blocks: Tensor, count: int, generator: torch.Generator) -> Tensor:
@@ -122,20 +111,7 @@ def _draw(image: Tensor, blocks: Tensor, count: int, generator: torch.Generator)
     y = block // columns * BLOCK + place // offsets % offsets
     x = block % columns * BLOCK + place % offsets
     patches = image.unfold(0, PATCH, 1).unfold(1, PATCH, 1)[y, x]
-    patches = patches[patches.float().std((1, 2), correction=0) >= FLAT][:count]
-    if len(patches) < count:
-        raise ValueError(
-            f"expected {count} patches with some contrast in {len(blocks)} blocks of an image of "
-            f"{tuple(image.shape)} pixels, got {len(patches)}; use a larger image"
-        )
-    return patches
-
-
-def standardise(patches: Tensor) -> Tensor:
-    """Each patch ``(..., H, W)`` with mean 0 and variance 1, in float32."""
-    patches = patches.float()
-    deviation, mean = torch.std_mean(patches, (-2, -1), correction=0, keepdim=True)
-    return (patches - mean) / deviation
+    return patches[patches.float().std((1, 2), correction=0) >= FLAT][:count]
 
 
 # Data sets that need no folder, by the name that stands in its place.

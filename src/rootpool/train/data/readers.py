@@ -10,17 +10,20 @@ from typing import Any
 import numpy as np
 import torch
 from scipy.io import loadmat
+from torchvision.datasets import CIFAR10
 from torchvision.datasets.folder import IMG_EXTENSIONS, make_dataset
 
 from rootpool.suggest import some_names
 
 from .files import ImageFiles, Sample, without_bad_images
-from .splits import LabelledImages, Transform, all_but, draw
+from .splits import LabelledImages, TensorImages, Transform, all_but, draw
 
 __all__ = [
+    "InMemory",
     "Listing",
     "is_flat",
     "read_cars",
+    "read_cifar10",
     "read_cub",
     "read_dogs",
     "read_flat",
@@ -29,12 +32,7 @@ __all__ = [
 ]
 
 EXTENSIONS = (*IMG_EXTENSIONS, ".gif")
-VAL = (
-    "val",
-    "valid",
-    "validation",
-    "test",
-)  # names of the folder for validation, the first that is there
+VAL = ("val", "valid", "validation", "test")  # the folder for validation, the first that is there
 SPLITS = ("train", "training", "testing", *VAL)
 
 
@@ -54,6 +52,40 @@ class Listing:
         if on_bad_image == "skip":
             train, val = without_bad_images(train, val, self.classes)
         return ImageFiles(train, train_transform), ImageFiles(val, val_transform)
+
+
+@dataclass(frozen=True)
+class InMemory:
+    """A data set whose pixels are read at once, and the names of its labels."""
+
+    train: CIFAR10
+    val: CIFAR10
+    classes: tuple[str, ...]
+
+    def open(
+        self, train_transform: Transform, val_transform: Transform, on_bad_image: str
+    ) -> tuple[LabelledImages, LabelledImages]:
+        """Both splits. No image is bad here: there is nothing left to decode."""
+        train, val = self.train, self.val
+        return (
+            TensorImages(train.data, torch.tensor(train.targets), train_transform),
+            TensorImages(val.data, torch.tensor(val.targets), val_transform),
+        )
+
+
+def read_cifar10(folder: Path) -> InMemory:
+    """CIFAR-10 as Python pickles, whose checksums torchvision compares with the published ones.
+
+    A pickle can run any code when it is read.
+    """
+    try:
+        train, test = (CIFAR10(folder.parent, train=part) for part in (True, False))
+    except RuntimeError as error:
+        raise ValueError(
+            f"the files in {folder} are not those of CIFAR-10: one is missing, or its checksum is not the "
+            f"published one ({error}); unpack cifar-10-python.tar.gz again"
+        ) from error
+    return InMemory(train, test, tuple(train.classes))
 
 
 # --------------------------------------------------------------------------------------------------

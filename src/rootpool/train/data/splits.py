@@ -21,7 +21,6 @@ __all__ = [
     "all_but",
     "draw",
     "hold_out",
-    "part_of",
 ]
 
 # From an image (PIL, or a tensor) to the input of a network; random ones use torch's global generator.
@@ -44,6 +43,10 @@ class LabelledImages(Dataset[tuple[Tensor, int]], ABC):
     @abstractmethod
     def __getitem__(self, index: int) -> tuple[Tensor, int]:
         """The image after the transform, and its label."""
+
+    def path(self, index: int) -> str:
+        """Where an image is; empty for one that is not a file."""
+        return ""
 
 
 class TensorImages(LabelledImages):
@@ -70,8 +73,7 @@ class SomeImages(LabelledImages):
         return self.images[int(self.indices[index])]
 
     def path(self, index: int) -> str:
-        """Where an image is, if the images are files."""
-        return self.images.path(int(self.indices[index]))  # type: ignore[attr-defined]
+        return self.images.path(int(self.indices[index]))
 
 
 def draw(labels: Tensor, share: float, seed: int) -> Tensor:
@@ -96,11 +98,6 @@ def all_but(length: int, indices: Tensor) -> Tensor:
     """The other indices below ``length``."""
     kept = torch.ones(length, dtype=torch.bool).index_fill_(0, indices, False)
     return kept.nonzero()[:, 0]
-
-
-def part_of(images: LabelledImages, fraction: float, seed: int) -> SomeImages:
-    """A share of the images of each class, drawn by the seed."""
-    return SomeImages(images, draw(images.labels, fraction, seed))
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,8 @@
 """Transforms of images for training and validation, by torchvision.
 
-Randomness comes from torch's global generator alone.
+Each function returns two, for training and for validation: a PIL image to a normalised tensor
+``(3, crop, crop)``. ``resize`` is the shorter side, or height and width, before the crop. Randomness comes
+from torch's global generator alone.
 """
 
 from __future__ import annotations
@@ -30,9 +32,7 @@ __all__ = [
 ]
 
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet, R, G, B
-# Of the training images of CIFAR-10, 0 to 255.
-CIFAR_MEAN = np.array((125.3, 123.0, 113.9), np.float32)
-CIFAR_DEVIATION = np.array((63.0, 62.1, 66.7), np.float32)
+CIFAR_MEAN, CIFAR_DEVIATION = (125.3, 123.0, 113.9), (63.0, 62.1, 66.7)  # of CIFAR-10, 0 to 255
 
 # The shorter side, whose shape is kept, or height and width.
 Size = int | tuple[int, int]
@@ -67,12 +67,16 @@ class Preprocessing:
         """The interpolation as torchvision has it."""
         return InterpolationMode(self.interpolation)
 
-    def train(self, *steps: torch.nn.Module) -> v2.Compose:
-        """The steps of training, with the augmentation after them."""
+    def both(self, resize: Size, crop: int, *steps: torch.nn.Module) -> tuple[Transform, Transform]:
+        """Training: the steps, a random flip and the augmentation; validation: resize, centre crop."""
+        _check(resize, crop)
         extra = [] if self.augment is None else [AUGMENTATIONS[self.augment]()]
-        return self.val(*steps, *extra)
+        return (
+            self._normalised(*steps, v2.RandomHorizontalFlip(), *extra),
+            self._normalised(self.resize(resize), v2.CenterCrop(crop)),
+        )
 
-    def val(self, *steps: torch.nn.Module) -> v2.Compose:
+    def _normalised(self, *steps: torch.nn.Module) -> v2.Compose:
         """The steps, between a PIL image and a normalised tensor."""
         return v2.Compose(
             [
@@ -101,15 +105,8 @@ def imagenet_transforms(
     "centered crop"; here the shorter side is resized, which keeps the shape of things and is how
     fast-MPN-COV and the paper's own code evaluate. ``resize=(256, 256)`` is the sentence to the letter.
     (That code trains with ``RandomResizedCrop(224)``, which the paper does not mention.)
-
-    Returns:
-        For training and for validation: a PIL image to a normalised tensor ``(3, crop, crop)``.
     """
-    _check(resize, crop)
-    return (
-        look.train(look.resize(resize), v2.RandomCrop(crop), v2.RandomHorizontalFlip()),
-        look.val(look.resize(resize), v2.CenterCrop(crop)),
-    )
+    return look.both(resize, crop, look.resize(resize), v2.RandomCrop(crop))
 
 
 def fine_grained_transforms(
@@ -121,21 +118,9 @@ def fine_grained_transforms(
     centered crop". A centre crop means something only where the shorter side is resized, as the
     paper's code does for Birds: that is the default. For Dogs that code has ``resize=(512, 512)``, and
     for Cars ``resize=(448, 448)``. The flip is in that code and not in the paper's text.
-
-    Args:
-        resize: the shorter side, or height and width, before the crop; None for ``crop``.
-        crop: height and width of the result.
-        look: what all transforms share.
-
-    Returns:
-        For training and for validation: a PIL image to a normalised tensor ``(3, crop, crop)``.
     """
     resize = crop if resize is None else resize
-    _check(resize, crop)
-    return (
-        look.train(look.resize(resize), v2.CenterCrop(crop), v2.RandomHorizontalFlip()),
-        look.val(look.resize(resize), v2.CenterCrop(crop)),
-    )
+    return look.both(resize, crop, look.resize(resize), v2.CenterCrop(crop))
 
 
 def cifar_transforms(
@@ -143,16 +128,8 @@ def cifar_transforms(
 ) -> tuple[Transform, Transform]:
     """Training: a random crop of the image within a black margin, random flip; validation: the image.
 
-    The usual transforms for CIFAR. The margin is an eighth of the crop: 4 pixels of 32. Images of another
-    size are resized first.
-
-    Args:
-        resize: the shorter side, or height and width, before the crop.
-        crop: height and width of the result.
-        look: only the one that says nothing; statistics are those of CIFAR-10.
-
-    Returns:
-        For training and for validation: a PIL image to a normalised tensor ``(3, crop, crop)``.
+    The usual transforms for CIFAR, with the statistics of CIFAR-10. The margin is an eighth of the crop: 4
+    pixels of 32. Images of another size are resized first.
     """
     if look != PLAIN:
         raise ValueError(
@@ -170,8 +147,8 @@ class _Small:
     crop: int
     margin: int
     # Of pixels from 0 to 1, as torchvision's Normalize has them.
-    mean: ClassVar[tuple[float, ...]] = tuple((CIFAR_MEAN / 255).tolist())
-    std: ClassVar[tuple[float, ...]] = tuple((CIFAR_DEVIATION / 255).tolist())
+    mean: ClassVar[list[float]] = [value / 255 for value in CIFAR_MEAN]
+    std: ClassVar[list[float]] = [value / 255 for value in CIFAR_DEVIATION]
 
     def __call__(self, given: Any) -> Tensor:
         image: Image.Image = Image.fromarray(given) if isinstance(given, np.ndarray) else given
@@ -181,11 +158,12 @@ class _Small:
             offsets = 2 * self.margin + 1
             draw = int(torch.randint(2 * offsets**2, ()))
             x, y = draw // 2 % offsets - self.margin, draw // 2 // offsets - self.margin
-            image = image.crop(
-                (x, y, x + self.crop, y + self.crop)
-            )  # black where it leaves the image
+            # Black where it leaves the image.
+            image = image.crop((x, y, x + self.crop, y + self.crop))
             image = ImageOps.mirror(image) if draw % 2 else image
-        pixels = (np.asarray(image, np.float32) - CIFAR_MEAN) / CIFAR_DEVIATION
+        pixels = (np.asarray(image, np.float32) - np.float32(CIFAR_MEAN)) / np.float32(
+            CIFAR_DEVIATION
+        )
         return torch.from_numpy(pixels.transpose(2, 0, 1))
 
 
@@ -195,19 +173,11 @@ def resized_crop_transforms(
     """Training: a random part of the image, resized to the crop, and a flip; validation: as for ImageNet.
 
     The part has 8 to 100 % of the area and sides of 3:4 to 4:3: torchvision's ``RandomResizedCrop``,
-    with which most networks of today are trained.
-
-    Args:
-        resize: the shorter side, or height and width, for validation; None for 256/224 of the crop.
-        crop: height and width of the result.
-        look: what all transforms share.
+    with which most networks of today are trained. ``resize`` is for validation; by default it is 256/224 of
+    the crop.
     """
     resize = round(crop * 256 / 224) if resize is None else resize
-    _check(resize, crop)
-    return (
-        look.train(v2.RandomResizedCrop(crop, interpolation=look.mode), v2.RandomHorizontalFlip()),
-        look.val(look.resize(resize), v2.CenterCrop(crop)),
-    )
+    return look.both(resize, crop, v2.RandomResizedCrop(crop, interpolation=look.mode))
 
 
 TRANSFORMS: dict[str, Callable[..., tuple[Transform, Transform]]] = {

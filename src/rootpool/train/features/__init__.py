@@ -1,6 +1,6 @@
 """Feature maps of the frozen stages of a network: computed once and kept on disk."""
 
 from .cache import CachedFeatures, FeatureCache
-from .extract import Views, cache_features
+from .extract import cache_features
 
-__all__ = ["CachedFeatures", "FeatureCache", "Views", "cache_features"]
+__all__ = ["CachedFeatures", "FeatureCache", "cache_features"]

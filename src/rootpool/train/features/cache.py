@@ -31,6 +31,8 @@ class FeatureCache:
 
     Attributes:
         arrays: by stage, ``(images, views, C, H, W)``; on disk, read where they are indexed.
+        views: how many there are of each image.
+        channels: of each stage.
 
     Raises:
         ValueError: a file is missing, damaged or not complete; ``cache_features`` completes it.
@@ -38,33 +40,19 @@ class FeatureCache:
 
     def __init__(self, files: Mapping[str, Path]) -> None:
         self.files = dict(files)
-        self.arrays = {stage: open_array(path) for stage, path in files.items()}
-        self._first = next(iter(self.arrays.values()))
+        self.arrays = {stage: _open(path) for stage, path in files.items()}
+        self.views: int = next(iter(self.arrays.values())).shape[1]
+        self.channels = {stage: array.shape[2] for stage, array in self.arrays.items()}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return FeatureCache, (self.files,)  # another process opens the files itself
 
     def __len__(self) -> int:
-        return len(self._first)
-
-    @property
-    def views(self) -> int:
-        """How many views of each image there are."""
-        return self._first.shape[1]
-
-    @property
-    def channels(self) -> dict[str, int]:
-        """Channels of each stage."""
-        return {stage: array.shape[2] for stage, array in self.arrays.items()}
+        return len(next(iter(self.arrays.values())))
 
     def select(self, stages: Iterable[str]) -> FeatureCache:
         """The same images with some of the stages."""
-        try:
-            return FeatureCache({stage: self.files[stage] for stage in stages})
-        except KeyError as error:
-            raise KeyError(
-                f"the cache has no stage {error}; it has {', '.join(self.files)}"
-            ) from None
+        return FeatureCache({stage: self.files[stage] for stage in stages})
 
     def batch(self, images: Tensor, views: Tensor | int | slice = 0) -> dict[str, Tensor]:
         """The maps of some images in float32, ``(B, C, H, W)``: of one view for all, or one for each.
@@ -78,7 +66,7 @@ class FeatureCache:
         }
 
 
-def open_array(path: Path) -> Array:
+def _open(path: Path) -> Array:
     """A complete file of features, memory-mapped and read-only."""
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)

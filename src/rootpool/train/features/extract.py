@@ -1,7 +1,7 @@
 """Features of a frozen network, computed once and kept on disk in half precision.
 
 The file of a stage is named by a hash of everything that its features depend on: the layers up to there,
-transform and images. A change of any of them makes a new file, and networks that share their first layers
+transforms and images. A change of any of them makes a new file, and networks that share their first layers
 share the files. Interrupted work continues where it was.
 """
 
@@ -9,23 +9,19 @@ from __future__ import annotations
 
 import hashlib
 import io
-import logging
 import math
-import operator
 import os
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from PIL import Image
-from torch import Tensor, nn
+from torch import Tensor, fx
 
 from rootpool.files import named_errors
 from rootpool.models.folding import fold_norms
@@ -33,33 +29,19 @@ from rootpool.models.stages import AVERAGE, LAST, Stages
 from rootpool.progress import Display
 from rootpool.train.keys import stable_key
 
-from ..data import decode_image
+from ..data import Transform, decode_image
 from ..sampling import derive_seed
-from .cache import Array, FeatureCache, open_array
+from .cache import Array, FeatureCache
 
-__all__ = ["Views", "cache_features"]
-
-log = logging.getLogger(__name__)
-
-BLOCK = 256  # images that are given to the cores at a time
+__all__ = ["cache_features"]
 
 _GENERATOR = threading.Lock()  # torch has one, and several threads transform images
-
-
-@dataclass(frozen=True)
-class Views:
-    """Several views of an image, one per transform; ``(views, 3, H, W)``."""
-
-    transforms: tuple[Callable[[Image.Image], Tensor], ...]
-
-    def __call__(self, image: Image.Image) -> Tensor:
-        return torch.stack([transform(image) for transform in self.transforms])
 
 
 def cache_features(
     backbone: Stages,
     files: Sequence[str | os.PathLike[str]],
-    transform: Callable[[Image.Image], Tensor],
+    transform: Transform | Sequence[Transform],
     directory: str | os.PathLike[str],
     *,
     batch_size: int = 8,
@@ -73,7 +55,7 @@ def cache_features(
             are. On a CPU each core takes batches of its own.
         files: of the images. They count by their names below their common folder, their sizes and their
             times of change; so a data set that is moved as a whole keeps its cache.
-        transform: maps an image to ``(3, H, W)``, or to ``(views, 3, H, W)`` for several views of each. Its
+        transform: maps an image to ``(3, H, W)``; several of them for several views of each image. Its
             ``repr`` must say what it does. What is random in it must come from torch's generator, which is
             seeded by the number of the image: the views are the same each time.
         directory: for any number of caches; may be deleted at any time.
@@ -84,36 +66,33 @@ def cache_features(
     if not files:
         raise ValueError("cache_features needs at least one image file, got none")
     paths = [Path(file) for file in files]
+    views = [transform] if callable(transform) else list(transform)
     backbone.eval()
-    shared = [_described(transform), _hash_files(paths)]
+    shared = [_described(views), _hash_files(paths)]
     cached = {
         stage: Path(directory)
         / f"{stage}-{stable_key([*shared, fingerprint(backbone, stage)])}.npy"
         for stage in backbone.stages
     }
-    missing = {stage: path for stage, path in cached.items() if not _is_complete(path)}
-    if missing:
-        extraction = Extraction(fold_norms(backbone), paths, transform)
-        arrays = {
-            stage: GrowingArray(path, (len(paths), *extraction.shapes[stage]))
-            for stage, path in missing.items()
-        }
-        with Display(title, len(paths), quiet=not progress) as display:
-            for piece, features in extraction.all_from(
-                min(array.done() for array in arrays.values()), batch_size
-            ):
-                for stage, array in arrays.items():
-                    array.write(piece.start, features[stage])
-                display.update(piece.stop)
-    return FeatureCache(cached)
-
-
-def _is_complete(path: Path) -> bool:
     try:
-        open_array(path)
-    except ValueError:
-        return False
-    return True
+        return FeatureCache(cached)
+    except ValueError:  # not there, or not complete
+        display = Display(title, len(paths), quiet=not progress)
+    extraction = Extraction(fold_norms(backbone), paths, views)
+    arrays = {
+        stage: GrowingArray(path, (len(paths), *extraction.shapes[stage]))
+        for stage, path in cached.items()
+    }
+    start = min(array.done() for array in arrays.values())
+    pieces = [
+        slice(k, min(k + batch_size, len(paths))) for k in range(start, len(paths), batch_size)
+    ]
+    with display, _cores(backbone) as side_by_side:
+        for piece, features in zip(pieces, side_by_side(extraction.features, pieces), strict=True):
+            for stage, array in arrays.items():
+                array.write(piece.start, features[stage])
+            display.update(piece.stop)
+    return FeatureCache(cached)
 
 
 class GrowingArray:
@@ -128,16 +107,8 @@ class GrowingArray:
         self.header = header.getvalue()
 
     def done(self) -> int:
-        """How many images are in the file; one that is something else is removed."""
-        if not self.path.exists():
-            return 0
-        with open(self.path, "rb") as file:
-            begins = file.read(len(self.header))
-            size = file.seek(0, os.SEEK_END)
-        if not self.header.startswith(begins):
-            log.warning("%s is damaged and is made again", self.path)
-            self.path.unlink(missing_ok=True)
-            return 0
+        """How many images are in the file."""
+        size = self.path.stat().st_size if self.path.exists() else 0
         return max(size - len(self.header), 0) // self.row
 
     def write(self, start: int, images: Array) -> None:
@@ -145,8 +116,7 @@ class GrowingArray:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.path.touch()  # not emptied: another process may have written the same, and more
         with named_errors(self.path), open(self.path, "r+b") as file:
-            if start == 0:
-                file.write(self.header)
+            file.write(self.header)
             file.seek(len(self.header) + start * self.row)
             file.write(images.tobytes())
 
@@ -157,23 +127,14 @@ class GrowingArray:
 class Extraction:
     """Files to features, a few at a time; may run in several threads at once."""
 
-    def __init__(
-        self, backbone: Stages, paths: list[Path], transform: Callable[[Image.Image], Tensor]
-    ) -> None:
+    def __init__(self, backbone: Stages, paths: list[Path], views: Sequence[Transform]) -> None:
         self.backbone = backbone
         self.paths = paths
-        self.transform = transform
+        self.views = views
         self.shapes: dict[str, tuple[int, ...]] = {}
         """``(views, C, H, W)`` of each stage, found by the first image."""
         first = self.features(slice(0, 1))
         self.shapes = {stage: features.shape[1:] for stage, features in first.items()}
-
-    def all_from(self, start: int, batch_size: int) -> Iterator[tuple[slice, dict[str, Array]]]:
-        """The features of the images from one on, in order."""
-        with _cores(self.backbone) as side_by_side:
-            for block in _slices(start, len(self.paths), BLOCK):
-                pieces = list(_slices(block.start, block.stop, batch_size))
-                yield from zip(pieces, side_by_side(self.features, pieces), strict=True)
 
     def features(self, piece: slice) -> dict[str, Array]:
         """``(images, views, C, H, W)`` of each stage in half precision, checked."""
@@ -192,8 +153,7 @@ class Extraction:
         image = decode_image(self.paths[index])
         with _GENERATOR, torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(derive_seed(index))
-            views = self.transform(image)
-        return views if views.dim() == 4 else views.unsqueeze(0)
+            return torch.stack([transform(image) for transform in self.views])
 
     def _half(self, stage: str, features: Tensor, where: str) -> Array:
         shape = tuple(features.shape[1:])
@@ -212,12 +172,8 @@ class Extraction:
         return half.contiguous().cpu().numpy()
 
 
-def _slices(start: int, stop: int, size: int) -> Iterator[slice]:
-    return (slice(k, min(k + size, stop)) for k in range(start, stop, size))
-
-
 @contextmanager
-def _cores(backbone: nn.Module) -> Iterator[Callable[..., Iterable[Any]]]:
+def _cores(backbone: Stages) -> Iterator[Callable[..., Iterable[Any]]]:
     """A ``map`` that keeps all cores busy, with a batch for each of them.
 
     A batch for each core is several times as fast as all cores on one small batch after another. On an
@@ -246,35 +202,20 @@ def fingerprint(stages: Stages, stage: str) -> str:
     Other stages do not change it.
     """
     network: Any = stages.network
-    output = next(node for node in reversed(network.graph.nodes) if node.op == "output")
-    needed = {output.args[0][LAST if stage == AVERAGE else stage].args[0]}
-    for node in reversed(network.graph.nodes):
-        if node in needed:
-            needed.update(node.all_input_nodes)
-    digest = hashlib.sha256(f"{stages.layout} {stage == AVERAGE}".encode())
-    for node in network.graph.nodes:
-        if node not in needed:
-            continue
-        target = getattr(node.target, "__name__", node.target)
-        digest.update(f"{node} = {node.op} {target} {node.args} {node.kwargs};".encode())
-        if node.op in ("call_module", "get_attr"):
-            _add(operator.attrgetter(target)(network), digest)
+    graph = fx.Graph()
+    maps: Any = graph.graph_copy(network.graph, {})
+    graph.output(maps[LAST if stage == AVERAGE else stage])
+    fx.GraphModule(network, graph).graph.eliminate_dead_code()
+    needed = fx.GraphModule(network, graph)  # with the layers of this graph only
+    digest = hashlib.sha256(f"{stages.layout} {stage == AVERAGE} {needed}".encode())
+    for tensor in needed.state_dict().values():
+        digest.update(f"{tensor.dtype} {tuple(tensor.shape)};".encode())
+        digest.update(tensor.cpu().contiguous().flatten().view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 
-def _add(part: nn.Module | Tensor, digest: Any) -> None:
-    """Add a layer or a weight to a hash: settings, types, shapes and all bytes."""
-    if isinstance(part, nn.Module):
-        digest.update(str(part).encode())
-        for tensor in part.state_dict().values():
-            _add(tensor, digest)
-        return
-    digest.update(f"{part.dtype} {tuple(part.shape)};".encode())
-    digest.update(part.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
-
-
-def _described(transform: Callable[..., Any]) -> str:
-    text = repr(transform)
+def _described(views: Sequence[Transform]) -> str:
+    text = repr(views)
     if re.search(r"\bat 0x[0-9a-f]+", text):
         raise ValueError(
             f"the transform {text} does not say what it does, only where it is; use torchvision's "
