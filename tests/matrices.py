@@ -99,9 +99,3 @@ def relative_error(got: Tensor, expected: Tensor) -> float:
     return float((got - expected).norm() / expected.norm())
 
 
-def refused(derivative) -> bool:
-    """Whether ``derivative()`` is an error, or NaN where ``torch.func`` hides the values."""
-    try:
-        return not bool(derivative().isfinite().all())
-    except torch.linalg.LinAlgError:
-        return True

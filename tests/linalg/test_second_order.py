@@ -13,23 +13,9 @@ from rootpool.linalg.restricted import Floored, Leading
 from rootpool.linalg.scalar import Exp, Log, Power
 from tolerances import allowed
 
-DISTANCES = [
-    0.0,
-    1e-16,
-    1e-12,
-    1e-8,
-    1e-4,
-    1e-2,
-    0.049,
-    0.0999,
-    0.1001,
-    0.3,
-    0.4999,
-    0.5001,
-    2.0,
-    1e4,
-]
-POWERS = [0.3, -0.25, -1.0, -3.7, 2.0, 7.0, 40.0, 1e-12]
+DISTANCES = [0.0, 1e-16, 1e-12, 1e-8, 1e-4, 1e-2, 0.049, 0.0999, 0.1001, 0.3, 0.4999, 0.5001, 2.0]
+DISTANCES += [1e4]
+POWERS = [0.3, -0.25, -1.0, -3.7, -20.0, 2.0, 7.0, 40.0, 1e-12]
 FUNCTIONS = {f"power {p:g}": (Power(p), lambda x, p=p: x ** mpmath.mpf(p)) for p in POWERS}
 FUNCTIONS |= {"log": (Log(), mpmath.log), "exp": (Exp(), mpmath.exp)}
 

@@ -5,7 +5,7 @@ import warnings
 import pytest
 import torch
 
-from rootpool.nn import CovariancePool, Whitening, covariance_pool, precision
+from rootpool.nn import CovariancePool, covariance_pool, precision
 
 
 def test_float64_is_the_default_where_there_is_one():
@@ -28,11 +28,3 @@ def test_devices_without_float64_compute_in_float32_and_say_so_once():
         warnings.simplefilter("error")
         assert CovariancePool(4).working_dtype(device) == torch.float32
         assert precision.working_dtype(torch.float32, device) == torch.float32
-
-
-@pytest.mark.parametrize("layer", [CovariancePool, Whitening])
-def test_other_precisions_are_refused_at_once(layer):
-    with pytest.raises(
-        ValueError, match=r"torch\.float32, torch\.float64 or None, got torch\.float16"
-    ):
-        layer(4, compute_dtype=torch.float16)
