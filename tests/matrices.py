@@ -97,5 +97,3 @@ def random_definite(*shape: int, dtype: torch.dtype = torch.float64, seed: int =
 def relative_error(got: Tensor, expected: Tensor) -> float:
     got, expected = got.detach().double(), expected.detach().double()
     return float((got - expected).norm() / expected.norm())
-
-

@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
+from torch.utils.flop_counter import FlopCounterMode
 
 from matrices import random
 from rootpool.linalg import (
@@ -147,6 +148,7 @@ FUNCTIONS: dict[str, Row] = {
     ),
     "sqrtm(rule='pade')": matrix(lambda A: sqrtm(A, rule="pade"), gradgrad=RULE),
     "sqrtm(eigenvalue_floor=2)": matrix(lambda A: sqrtm(A, eigenvalue_floor=2.0)),
+    "sqrtm(keep_largest=2)": matrix(lambda A: sqrtm(A, keep_largest=2)),
     "newton_schulz": matrix(lambda A: newton_schulz(A).root),
     "newton_schulz(Minimax())": matrix(lambda A: newton_schulz(A, Minimax()).root),
     "eigvalsh": matrix(eigvalsh),
@@ -172,6 +174,9 @@ FUNCTIONS: dict[str, Row] = {
     ),
     "covariance": Row(covariance, features, symmetric=False, refuses={"complex": REAL}),
     "covariance_pool('exact')": pooling("exact"),
+    "covariance_pool('exact'), N < d": Row(
+        covariance_pool, of_shape(2, 4, 3), symmetric=False, refuses={"complex": REAL}
+    ),
     "covariance_pool('svd-pade')": pooling("svd-pade", gradgrad=ONCE),
     "covariance_pool('isqrt-cov')": pooling("isqrt-cov"),
     "covariance_pool('minimax')": pooling("minimax"),
@@ -216,12 +221,6 @@ def _direction(A: Tensor) -> Tensor:
     return V + 1j * random(*A.shape, seed=8).to(A.dtype) if A.is_complex() else V
 
 
-def check_grad(row: Row, dtype: torch.dtype = torch.float64) -> None:
-    A, loss = row.sample(dtype), _loss(row)
-    V = _direction(A)
-    _close(_inner(_gradient(loss, A), V), _numeric(loss, A, V))
-
-
 def _twice(loss: Callable[[Tensor], Tensor], A: Tensor, V: Tensor) -> Tensor:
     """The derivative of the gradient along ``V``, by two backward passes."""
     B = A.clone().requires_grad_()
@@ -229,10 +228,16 @@ def _twice(loss: Callable[[Tensor], Tensor], A: Tensor, V: Tensor) -> Tensor:
     return torch.autograd.grad((g * V).sum(), B)[0]
 
 
-def check_gradgrad(row: Row) -> None:
+def check_grad(row: Row, dtype: torch.dtype = torch.float64) -> None:
+    A, loss = row.sample(dtype), _loss(row)
+    V = _direction(A)
+    _close(_inner(_gradient(loss, A), V), _numeric(loss, A, V))
+
+
+def check_gradgrad(row: Row, around: Callable = lambda loss: loss) -> None:
     A, loss = row.sample(), _loss(row)
     V = _direction(A)
-    _close(_twice(loss, A, V), _numeric(lambda A: _gradient(loss, A), A, V))
+    _close(_twice(around(loss), A, V), _numeric(lambda A: _gradient(loss, A), A, V))
 
 
 def check_jvp(row: Row, dtype: torch.dtype = torch.float64) -> None:
@@ -270,11 +275,14 @@ def check_vmap_of_grad(row: Row) -> None:
     _close(torch.vmap(torch.func.grad(loss))(A), alone, 1e-10)
 
 
-def check_compile(row: Row) -> None:
+def _compiled(call: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
     torch._dynamo.reset()
+    return torch.compile(call, fullgraph=True, backend="aot_eager")
+
+
+def check_compile(row: Row) -> None:
     A, loss = row.sample(), _loss(row)
-    compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
-    _close(_gradient(compiled, A), _gradient(loss, A), 1e-10)
+    _close(_gradient(_compiled(loss), A), _gradient(loss, A), 1e-10)
 
 
 def check_export(row: Row) -> None:
@@ -286,23 +294,43 @@ def check_export(row: Row) -> None:
     _close(torch.export.export(Module(), (A,)).module()(A), row.call(A), 1e-12)
 
 
+def _inside(context: Callable, row: Row, dtype: torch.dtype, tolerance: float) -> None:
+    """Value, gradient and, where there is one, second derivative inside a context, and without it."""
+    A, loss = row.sample(dtype), _loss(row)
+    V = _direction(A)
+    calls = [row.call, lambda A: _gradient(loss, A)]
+    if row.refusal("gradgrad") is None:
+        calls.append(lambda A: _twice(loss, A, V))
+    for call in calls:
+        expected = call(A)
+        with context():
+            got = call(A)
+        assert got.device == A.device
+        _close(got.to(expected.dtype), expected, tolerance)
+
+
 def check_autocast(row: Row) -> None:
-    A = row.sample(torch.float32)
-    expected = row.call(A)
-    with torch.autocast(A.device.type, torch.bfloat16):
-        got = row.call(A)
-    _close(got.to(expected.dtype), expected, 1e-5)  # bfloat16 would be wrong by 1e-2
+    # bfloat16 would be wrong by 1e-2.
+    _inside(lambda: torch.autocast("cpu", torch.bfloat16), row, torch.float32, 1e-4)
 
 
-def check_complex(row: Row) -> None:
-    check_grad(row, torch.complex128)
-    check_jvp(row, torch.complex128)
+def check_surroundings(row: Row) -> None:
+    """``meta`` as the default device, and a counter of operations."""
+    counter = FlopCounterMode(display=False)
+    for context in (torch.device("meta"), counter):
+        _inside(lambda context=context: context, row, torch.float64, 1e-12)
+    assert counter.get_total_flops() > 0
 
 
 def check_float32(row: Row) -> None:
     A = row.sample(torch.float64)
     assert row.call(A.float()).dtype == torch.float32
     _close(_gradient(_loss(row), A.float()).double(), _gradient(_loss(row), A), 1e-4)
+
+
+def check_complex(row: Row) -> None:
+    check_grad(row, torch.complex128)
+    check_jvp(row, torch.complex128)
 
 
 def check_float64(row: Row) -> None:
@@ -319,33 +347,22 @@ def check_float64(row: Row) -> None:
 # Pairs of them
 
 
-def check_jvp_of_vmap(row: Row) -> None:
+def check_jvp_and_vmap(row: Row) -> None:
+    """Each of the other, along directions in which a symmetric matrix stays one."""
     A = _batch(row)
-    V = row_symmetric(row, _direction(A))
-    tangent = torch.func.jvp(torch.vmap(row.call), (A,), (V,))[1]
-    _close(tangent, _numeric(lambda A: torch.stack([row.call(a) for a in A]), A, V))
-
-
-def check_vmap_of_jvp(row: Row) -> None:
-    A = _batch(row)
-    V = row_symmetric(row, _direction(A))
-    tangent = torch.vmap(lambda a, v: torch.func.jvp(row.call, (a,), (v,))[1])(A, V)
-    _close(tangent, _numeric(lambda A: torch.stack([row.call(a) for a in A]), A, V))
-
-
-def row_symmetric(row: Row, V: Tensor) -> Tensor:
-    """Directions in which a symmetric matrix stays one."""
-    return (V + V.mH) / 2 if row.symmetric else V
+    V = _direction(A)
+    V = (V + V.mH) / 2 if row.symmetric else V
+    expected = _numeric(lambda A: torch.stack([row.call(a) for a in A]), A, V)
+    _close(torch.func.jvp(torch.vmap(row.call), (A,), (V,))[1], expected)
+    _close(torch.vmap(lambda a, v: torch.func.jvp(row.call, (a,), (v,))[1])(A, V), expected)
 
 
 def check_hessian_of_vmap(row: Row) -> None:
     A, loss = _batch(row)[:2], _loss(row)
     V = _direction(A)
     hessian = torch.func.hessian(lambda A: torch.vmap(loss)(A).sum())(A)
-    alone = torch.stack(
-        [_numeric(lambda a: _gradient(loss, a), a, v) for a, v in zip(A, V, strict=True)]
-    )
-    _close((hessian * V).sum(tuple(range(-A.dim(), 0))), alone)
+    alone = [_numeric(lambda a: _gradient(loss, a), a, v) for a, v in zip(A, V, strict=True)]
+    _close((hessian * V).sum(tuple(range(-A.dim(), 0))), torch.stack(alone))
 
 
 def check_complex_gradgrad(row: Row) -> None:
@@ -369,19 +386,7 @@ def check_checkpoint(row: Row) -> None:
 
 
 def check_checkpoint_twice(row: Row) -> None:
-    A, loss = row.sample(), _loss(row)
-    V = _direction(A)
-    got = _twice(lambda A: checkpoint(loss, A, use_reentrant=False), A, V)
-    _close(got, _numeric(lambda A: _gradient(loss, A), A, V))
-
-
-def check_gradgrad_in_autocast(row: Row) -> None:
-    A, loss = row.sample(), _loss(row)
-    V = _direction(A)
-    expected = _twice(loss, A, V)
-    with torch.autocast(A.device.type, torch.bfloat16):
-        got = _twice(loss, A.float(), V.float())
-    _close(got.double(), expected, 1e-3)  # bfloat16 would be wrong by 1e-2
+    check_gradgrad(row, lambda loss: lambda A: checkpoint(loss, A, use_reentrant=False))
 
 
 def check_half_in_autocast(row: Row) -> None:
@@ -399,31 +404,22 @@ def check_half_in_autocast(row: Row) -> None:
 
 def check_compile_of_complex(row: Row) -> None:
     """At the first call, when torch runs what it has just traced in another mode."""
-    torch._dynamo.reset()
     A = row.sample(torch.complex128)
-    compiled = torch.compile(row.call, fullgraph=True, backend="aot_eager")
-    _close(compiled(A), row.call(A), 1e-12)
+    _close(_compiled(row.call)(A), row.call(A), 1e-12)
 
 
 def check_compile_of_half(row: Row) -> None:
-    torch._dynamo.reset()
     A = row.sample().bfloat16()
-    compiled = torch.compile(row.call, fullgraph=True, backend="aot_eager")
     with torch.autocast(A.device.type, torch.bfloat16):
-        _close(compiled(A).double(), row.call(A).double(), 1e-6)
+        _close(_compiled(row.call)(A).double(), row.call(A).double(), 1e-6)
 
 
 def check_compile_again(row: Row) -> None:
-    """With another batch, and a batch of another size."""
-    torch._dynamo.reset()
-    compiled = torch.compile(row.call, fullgraph=True, backend="aot_eager")
-    A = row.sample()
+    """With another batch, and matrices of another size."""
+    A, compiled = row.sample(), _compiled(row.call)
     two = A if A.dim() == 3 else torch.stack([A, 2 * A])
-    for B in (
-        two,
-        torch.cat([two, two]),
-        two[..., :-1, :-1] if row.symmetric else two[..., :-1, :],
-    ):
+    smaller = two[..., :-1, :-1] if row.symmetric else two[..., :-1, :]
+    for B in (two, torch.cat([two, two]), smaller):
         _close(compiled(B), row.call(B), 1e-12)
 
 
@@ -443,13 +439,12 @@ TRANSFORMATIONS: dict[str, Callable[[Row], None]] = {
 }
 
 PAIRS: dict[str, Callable[[Row], None]] = {
-    "jvp of vmap": check_jvp_of_vmap,
-    "vmap of jvp": check_vmap_of_jvp,
+    "jvp and vmap": check_jvp_and_vmap,
     "hessian of vmap": check_hessian_of_vmap,
     "complex, gradgrad": check_complex_gradgrad,
     "checkpoint": check_checkpoint,
     "checkpoint, gradgrad": check_checkpoint_twice,
-    "autocast, gradgrad": check_gradgrad_in_autocast,
+    "other surroundings": check_surroundings,
     "autocast of half": check_half_in_autocast,
 }
 
@@ -475,7 +470,6 @@ NEEDS = {
     "hessian of vmap": ("gradgrad",),
     "complex, gradgrad": ("complex", "gradgrad"),
     "checkpoint, gradgrad": ("gradgrad",),
-    "autocast, gradgrad": ("gradgrad",),
     "compile of complex": ("complex",),
 }
 

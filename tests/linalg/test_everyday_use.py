@@ -77,21 +77,6 @@ def test_a_product_rounded_by_autocast_is_judged_by_its_own_digits():
     assert matrices.relative_error(F @ F, P) < 0.02
 
 
-COMPILED = {"powm": lambda A: powm(A, A[0, 0]), "eigh": lambda A: eigh(A).eigenvalues}
-
-
-@pytest.mark.parametrize("name", COMPILED)
-def test_forward_mode_inside_a_compiled_function_is_an_error_or_right(name):
-    """At a tie, where the derivative of torch itself would be NaN."""
-    A, V = 2 * torch.eye(3, dtype=torch.float64), matrices.random_symmetric(3, 3)
-    push = lambda A: torch.func.jvp(COMPILED[name], (A,), (V,))[1]  # noqa: E731
-    torch._dynamo.reset()
-    with pytest.raises(Exception, match=r"forward-mode derivatives .* inside torch\.compile; take"):
-        torch.compile(push, fullgraph=True, backend="eager")(A)
-    torch._dynamo.reset()
-    assert torch.allclose(torch.compile(push, backend="eager")(A), push(A))
-
-
 def test_polynomials_have_second_derivatives_at_singular_matrices():
     A = matrices.matrix("rank-deficient").requires_grad_()
     V = matrices.random_symmetric(6, 6)

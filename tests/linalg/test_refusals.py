@@ -8,37 +8,7 @@ from torch.linalg import LinAlgError
 
 import matrices
 from named_functions import OURS
-from rootpool.linalg import (
-    Degenerate,
-    Lorentzian,
-    Minimax,
-    Pade,
-    PowerIteration,
-    Taylor,
-    Truncated,
-    bures_wasserstein,
-    canonical_correlations,
-    eigh,
-    eigvalsh,
-    frechet_distance,
-    from_triangle,
-    inv_sqrtm,
-    leading_projector,
-    logm,
-    matrix_function,
-    newton_schulz,
-    orthogonalize,
-    polar,
-    powm,
-    principal_subspace,
-    resolve_rule,
-    rotation,
-    skip_checks,
-    sqrtm,
-    svd,
-    svdvals,
-    to_triangle,
-)
+from rootpool import linalg as la
 
 EYE, WIDE, VECTOR = torch.eye(2), torch.zeros(3, 4), torch.zeros(3)
 NAN = torch.stack([EYE, EYE * torch.nan])
@@ -61,57 +31,103 @@ def beyond(scale: float, dtype: torch.dtype = torch.float64) -> torch.Tensor:
     return torch.stack([torch.eye(3), scale * torch.eye(3).double()]).to(dtype)
 
 
+VALUE_ERRORS = {
+    r"eigh expects \(..., n, n\), got \(3, 4\); .* use svd": lambda: la.eigh(WIDE),
+    r"got \(3,\)": lambda: la.eigh(VECTOR),
+    "eigh: A has NaN or infinite entries": lambda: la.eigh(NAN[1]),
+    r"A\[1, 2\] has NaN": lambda: la.eigh(broken(1, 2, 5, 0)),
+    r".*A\[1, 2\] has NaN": lambda: torch.vmap(la.eigh)(broken(1, 2, 5, 0)),
+    r"UPLO must be 'L' or 'U'.*rule=": lambda: la.eigh(EYE, "pade"),
+    "UPLO must be 'L' or 'U'": lambda: la.eigvalsh(EYE, "lower"),
+    r"eigvalsh expects \(..., n, n\), got \(3, 4\)": lambda: la.eigvalsh(WIDE),
+    r"svdvals: A has NaN": lambda: la.svdvals(NAN[1]),
+    r"svd: A\[1\] has NaN": lambda: la.svd(NAN),
+    r"svd expects \(..., m, n\), got \(3,\)": lambda: la.svd(VECTOR),
+    r"sqrtm expects \(..., n, n\), got \(3, 4\); .* use svd": lambda: la.sqrtm(WIDE),
+    "sqrtm: A has NaN or infinite entries": lambda: la.sqrtm(broken(0, 0, 1, 2)[0, 0]),
+    r"A\[0\] has NaN": lambda: la.sqrtm(MANY * torch.nan),
+    r"A\[0\] differs from its t": lambda: la.logm(beyond(1) + EYE.new_tensor([0, 1, 0])),
+    r"powm: A\[1\] has NaN": lambda: la.powm(NAN, 0.3),
+    "exponent must be finite, got inf": lambda: la.powm(EYE, float("inf")),
+    "unknown function 'cos'; choose from sqrt, inv": lambda: la.matrix_function(EYE, "cos"),
+    "must be positive and finite, got 0": lambda: la.sqrtm(EYE, eigenvalue_floor=0),
+    "keep_largest must be an integer >= 1, got 0": lambda: la.sqrtm(EYE, keep_largest=0),
+    r"newton_schulz expects \(..., n, n\), got \(3, 4\)": lambda: la.newton_schulz(WIDE),
+    "iterations must be an integer >= 1, got 0": lambda: la.newton_schulz(EYE, 0),
+    r"Minimax.lower must lie between 0 and 1, got 2": lambda: la.Minimax(lower=2),
+    r"Minimax.steps must be an integer >= 1, got 0": lambda: la.Minimax(steps=0),
+    r"Minimax.degree must be 3 or 5, got 4": lambda: la.Minimax(degree=4),
+    r"rotation expects \(..., n, n\), got \(3, 4\)": lambda: la.rotation(WIDE),
+    r"orthogonalize expects \(..., m, n\), got \(3,\)": lambda: la.orthogonalize(VECTOR),
+    r"A\[1\] has NaN": lambda: la.polar(NAN),
+    r"expects k of at most 2 .*, got 4": lambda: la.leading_projector(EYE, 4),
+    "expects symmetric matri": lambda: la.leading_projector(EYE.new_ones(3, 3).triu(), 1),
+    "k must be an integer >= 1, got 0": lambda: la.principal_subspace(EYE, 0),
+    "expects k of at most 2": lambda: la.principal_subspace(torch.zeros(2, 5), 3),
+    r"matrices of one size and dtype, got \(2, 2\)": lambda: la.bures_wasserstein(
+        EYE, torch.eye(3)
+    ),
+    "two or more samples in rows": lambda: la.frechet_distance(SAMPLES[:1], SAMPLES),
+    "of one dimension and dtype": lambda: la.frechet_distance(SAMPLES, SAMPLES[:, :2]),
+    "two views of the same samples": lambda: la.canonical_correlations(SAMPLES, EYE),
+    "not be negative, got -1": lambda: la.canonical_correlations(SAMPLES, SAMPLES, -1),
+    r"to_triangle expects \(..., n, n\), got \(3, 4\)": lambda: la.to_triangle(WIDE),
+    r"n \(n \+ 1\) / 2\) entries, got \(4,\)": lambda: la.from_triangle(torch.zeros(4)),
+    r"got \(\)": lambda: la.from_triangle(torch.tensor(1.0)),
+    "unknown gradient rule 'padee'; choose from ordin": lambda: la.resolve_rule("padee"),
+    "Truncated.bound must be positive and finite, got 0": lambda: la.Truncated(bound=0),
+    "Truncated.bound": lambda: la.Truncated(bound=torch.inf),
+    "Taylor.degree must be an integer >= 0, got -1": lambda: la.Taylor(degree=-1),
+    "Pade.degree must be an integer >= 1": lambda: la.Pade(degree=0),
+    "Pade.degree": lambda: la.Pade(degree=1.5),
+    "PowerIteration.iterations": lambda: la.PowerIteration(iterations=0),
+    "Lorentzian.broadening": lambda: la.Lorentzian(broadening=-1),
+    "Degenerate.tolerance": lambda: la.Degenerate(tolerance=0),
+}
+TYPE_ERRORS = {
+    "float32 or float64, got torch.int64": lambda: la.eigh(INTEGERS),
+    "cast with A.float()": lambda: la.eigh(HALF),
+    "expects a tensor, got list": lambda: la.eigh([[1.0]]),
+    "svd expects float32 or float64, got torch.bfloat16": lambda: la.svd(EYE.bfloat16()),
+    r"full_matrices must be True or False.*rule=": lambda: la.svd(EYE, "pade"),
+    "sqrtm expects float32 or float64, got torch.int64; cast": lambda: la.sqrtm(INTEGERS),
+    "sqrtm expects float32 or float64": lambda: la.sqrtm(INTEGERS, eigenvalue_floor=1e-3),
+    "powm expects a number or a tensor as exponent, got 1j": lambda: la.powm(EYE, 1j),
+    r"a number or a tensor as exponent, got '0.5'": lambda: la.powm(EYE, "0.5"),
+    "takes no eigenvalue_floor; give a number": lambda: la.powm(
+        SINGULAR, EXPONENTS, eigenvalue_floor=1.0
+    ),
+    "which knows its divided differences": lambda: la.matrix_function(EYE, torch.cos),
+    "no option floor; the options are rule, eigen": lambda: la.sqrtm(EYE, floor=1.0),
+    "rotation expects real matrices, got": lambda: la.rotation(EYE.cfloat()),
+    "polar expects float32 or float64": lambda: la.polar(HALF),
+    "bures_wasserstein expects float32 or": lambda: la.bures_wasserstein(INTEGERS, EYE),
+    "got 3": lambda: la.resolve_rule(3),
+    "Taylor": lambda: la.resolve_rule(la.Taylor),
+}
+LINALG_ERRORS = {
+    r"A\[0\] has the eigenvalue": lambda: la.sqrtm(-MANY),
+    "negative exponent expects positive definit": lambda: la.powm(SINGULAR, -EXPONENTS),
+    r"bures_wasserstein overflowed .* for A": lambda: la.bures_wasserstein(
+        LARGE, LARGE.flip(-2, -1)
+    ),
+    r"frechet_distance overflowed .* for X": lambda: la.frechet_distance(
+        matrices.random(4, 3, dtype=torch.float32) * 1e30, SAMPLES
+    ),
+    r"singular to working precision .* add a ridge": lambda: la.canonical_correlations(
+        matrices.random(3, 5), matrices.random(3, 2)
+    ),
+}
+RUNTIME_ERRORS = {
+    "second derivatives of powm with a tensor as exponent": lambda: torch.autograd.gradgradcheck(
+        lambda p: la.powm(SINGULAR, p), EXPONENTS.requires_grad_()
+    ),
+}
 CALLS = [
-    (lambda: eigh(WIDE), ValueError, r"eigh expects \(..., n, n\), got \(3, 4\); .* use svd"),
-    (lambda: eigh(VECTOR), ValueError, r"got \(3,\)"),
-    (lambda: eigh(INTEGERS), TypeError, "float32 or float64, got torch.int64"),
-    (lambda: eigh(HALF), TypeError, "cast with A.float()"),
-    (lambda: eigh([[1.0]]), TypeError, "expects a tensor, got list"),
-    (lambda: eigh(NAN[1]), ValueError, "eigh: A has NaN or infinite entries"),
-    (lambda: eigh(broken(1, 2, 5, 0)), ValueError, r"A\[1, 2\] has NaN"),
-    (lambda: torch.vmap(eigh)(broken(1, 2, 5, 0)), ValueError, r"A\[1, 2\] has NaN"),
-    (lambda: eigh(EYE, "pade"), ValueError, r"UPLO must be 'L' or 'U'.*rule="),
-    (lambda: eigvalsh(EYE, "lower"), ValueError, "UPLO must be 'L' or 'U'"),
-    (lambda: eigvalsh(WIDE), ValueError, r"eigvalsh expects \(..., n, n\), got \(3, 4\)"),
-    (lambda: svdvals(NAN[1]), ValueError, r"svdvals: A has NaN"),
-    (lambda: svd(NAN), ValueError, r"svd: A\[1\] has NaN"),
-    (lambda: svd(VECTOR), ValueError, r"svd expects \(..., m, n\), got \(3,\)"),
-    (lambda: svd(EYE.bfloat16()), TypeError, "svd expects float32 or float64, got torch.bfloat16"),
-    (lambda: svd(EYE, "pade"), TypeError, r"full_matrices must be True or False.*rule="),
-    # Matrix functions
-    (lambda: sqrtm(WIDE), ValueError, r"sqrtm expects \(..., n, n\), got \(3, 4\); .* use svd"),
-    (lambda: sqrtm(INTEGERS), TypeError, "sqrtm expects float32 or float64, got torch.int64; cast"),
-    (lambda: sqrtm(INTEGERS, eigenvalue_floor=1e-3), TypeError, "sqrtm expects float32 or float64"),
-    (lambda: sqrtm(broken(0, 0, 1, 2)[0, 0]), ValueError, "sqrtm: A has NaN or infinite entries"),
-    (lambda: sqrtm(MANY * torch.nan), ValueError, r"A\[0\] has NaN"),
-    (lambda: sqrtm(-MANY), LinAlgError, r"A\[0\] has the eigenvalue"),
-    (lambda: logm(beyond(1) + EYE.new_tensor([0, 1, 0])), ValueError, r"A\[0\] differs from its t"),
-    (lambda: powm(NAN, 0.3), ValueError, r"powm: A\[1\] has NaN"),
-    (lambda: powm(EYE, float("inf")), ValueError, "exponent must be finite, got inf"),
-    (lambda: powm(EYE, 1j), TypeError, "powm expects a number or a tensor as exponent, got 1j"),
-    (lambda: powm(EYE, "0.5"), TypeError, r"a number or a tensor as exponent, got '0.5'"),
-    (lambda: powm(SINGULAR, -EXPONENTS), LinAlgError, "negative exponent expects positive definit"),
-    (
-        lambda: powm(SINGULAR, EXPONENTS, eigenvalue_floor=1.0),
-        TypeError,
-        "takes no eigenvalue_floor; give a number",
-    ),
-    (
-        lambda: torch.autograd.gradgradcheck(
-            lambda p: powm(SINGULAR, p), EXPONENTS.requires_grad_()
-        ),
-        RuntimeError,
-        "second derivatives of powm with a tensor as exponent",
-    ),
-    (
-        lambda: matrix_function(EYE, "cos"),
-        ValueError,
-        "unknown function 'cos'; choose from sqrt, inv",
-    ),
-    (lambda: matrix_function(EYE, torch.cos), TypeError, "which knows its divided differences"),
-    (lambda: sqrtm(EYE, floor=1.0), TypeError, "no option floor; the options are rule, eigen"),
-    (lambda: sqrtm(EYE, eigenvalue_floor=0), ValueError, "must be positive and finite, got 0"),
-    (lambda: sqrtm(EYE, keep_largest=0), ValueError, "keep_largest must be an integer >= 1, got 0"),
+    *((call, ValueError, message) for message, call in VALUE_ERRORS.items()),
+    *((call, TypeError, message) for message, call in TYPE_ERRORS.items()),
+    *((call, LinAlgError, message) for message, call in LINALG_ERRORS.items()),
+    *((call, RuntimeError, message) for message, call in RUNTIME_ERRORS.items()),
     *(
         (functools.partial(f, A), LinAlgError, r"A\[0, 0\] has the eigenvalue -0.001")
         for function in OURS.values()
@@ -126,72 +142,13 @@ CALLS = [
         for name in ("inv_sqrt", "log", "power -0.7")
     ),
     *(
-        (functools.partial(powm, A, p), LinAlgError, r"powm overflowed .* for A\[1\]; scale")
+        (functools.partial(la.powm, A, p), LinAlgError, r"powm overflowed .* for A\[1\]; scale")
         for A, p in (
             (beyond(1e200), 2),
             (beyond(1e-310), -1),
             (beyond(1e-40, torch.float32), -1),
         )
     ),
-    (lambda: newton_schulz(WIDE), ValueError, r"newton_schulz expects \(..., n, n\), got \(3, 4\)"),
-    (lambda: newton_schulz(EYE, 0), ValueError, "iterations must be an integer >= 1, got 0"),
-    (lambda: Minimax(lower=2), ValueError, r"Minimax.lower must lie between 0 and 1, got 2"),
-    (lambda: Minimax(steps=0), ValueError, r"Minimax.steps must be an integer >= 1, got 0"),
-    (lambda: Minimax(degree=4), ValueError, r"Minimax.degree must be 3 or 5, got 4"),
-    # Problems
-    (lambda: rotation(WIDE), ValueError, r"rotation expects \(..., n, n\), got \(3, 4\)"),
-    (lambda: rotation(EYE.cfloat()), TypeError, "rotation expects real matrices, got"),
-    (lambda: orthogonalize(VECTOR), ValueError, r"orthogonalize expects \(..., m, n\), got \(3,\)"),
-    (lambda: polar(HALF), TypeError, "polar expects float32 or float64"),
-    (lambda: polar(NAN), ValueError, r"A\[1\] has NaN"),
-    (lambda: leading_projector(EYE, 4), ValueError, r"expects k of at most 2 .*, got 4"),
-    (
-        lambda: leading_projector(EYE.new_ones(3, 3).triu(), 1),
-        ValueError,
-        "expects symmetric matri",
-    ),
-    (lambda: principal_subspace(EYE, 0), ValueError, "k must be an integer >= 1, got 0"),
-    (lambda: principal_subspace(torch.zeros(2, 5), 3), ValueError, "expects k of at most 2"),
-    (
-        lambda: bures_wasserstein(EYE, torch.eye(3)),
-        ValueError,
-        r"matrices of one size and dtype, got \(2, 2\)",
-    ),
-    (lambda: bures_wasserstein(INTEGERS, EYE), TypeError, "bures_wasserstein expects float32 or"),
-    (
-        lambda: bures_wasserstein(LARGE, LARGE.flip(-2, -1)),
-        LinAlgError,
-        r"bures_wasserstein overflowed .* for A",
-    ),
-    (lambda: frechet_distance(SAMPLES[:1], SAMPLES), ValueError, "two or more samples in rows"),
-    (lambda: frechet_distance(SAMPLES, SAMPLES[:, :2]), ValueError, "of one dimension and dtype"),
-    (
-        lambda: frechet_distance(matrices.random(4, 3, dtype=torch.float32) * 1e30, SAMPLES),
-        LinAlgError,
-        r"frechet_distance overflowed .* for X",
-    ),
-    (lambda: canonical_correlations(SAMPLES, EYE), ValueError, "two views of the same samples"),
-    (lambda: canonical_correlations(SAMPLES, SAMPLES, -1), ValueError, "not be negative, got -1"),
-    (
-        lambda: canonical_correlations(matrices.random(3, 5), matrices.random(3, 2)),
-        LinAlgError,
-        r"singular to working precision .* add a ridge",
-    ),
-    (lambda: to_triangle(WIDE), ValueError, r"to_triangle expects \(..., n, n\), got \(3, 4\)"),
-    (lambda: from_triangle(torch.zeros(4)), ValueError, r"n \(n \+ 1\) / 2\) entries, got \(4,\)"),
-    (lambda: from_triangle(torch.tensor(1.0)), ValueError, r"got \(\)"),
-    # Rules
-    (lambda: resolve_rule("padee"), ValueError, "unknown gradient rule 'padee'; choose from ordin"),
-    (lambda: resolve_rule(3), TypeError, "got 3"),
-    (lambda: resolve_rule(Taylor), TypeError, "Taylor"),
-    (lambda: Truncated(bound=0), ValueError, "Truncated.bound must be positive and finite, got 0"),
-    (lambda: Truncated(bound=torch.inf), ValueError, "Truncated.bound"),
-    (lambda: Taylor(degree=-1), ValueError, "Taylor.degree must be an integer >= 0, got -1"),
-    (lambda: Pade(degree=0), ValueError, "Pade.degree must be an integer >= 1"),
-    (lambda: Pade(degree=1.5), ValueError, "Pade.degree"),
-    (lambda: PowerIteration(iterations=0), ValueError, "PowerIteration.iterations"),
-    (lambda: Lorentzian(broadening=-1), ValueError, "Lorentzian.broadening"),
-    (lambda: Degenerate(tolerance=0), ValueError, "Degenerate.tolerance"),
 ]
 
 
@@ -202,11 +159,11 @@ def test_calls(call, error, message):
 
 
 def test_shapes_and_dtypes_are_always_checked():
-    with skip_checks():
+    with la.skip_checks():
         with pytest.raises(ValueError, match="expects"):
-            sqrtm(WIDE)
+            la.sqrtm(WIDE)
         with pytest.raises(TypeError, match="float32 or float64"):
-            sqrtm(HALF)
+            la.sqrtm(HALF)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -223,7 +180,7 @@ def beside(*values: float) -> torch.Tensor:
 
 
 def span(X: torch.Tensor, k: int) -> torch.Tensor:
-    V = principal_subspace(X, k)
+    V = la.principal_subspace(X, k)
     return (V @ V.mT)[0, 1]
 
 
@@ -233,24 +190,34 @@ TIE = r"leading subspace of A\[1\] has no derivative, because eigenvalues .* \(1
 NOT_UNIQUE = r"nearest rotation to A\[1\] is not unique"
 CUT = "singular values on both sides of the cut"
 DERIVATIVES = [
-    (sqrtm, SINGULAR, 2, "no second derivative here at the singular matrix A; add a"),
-    (sqrtm, beyond(1e-250)[1], 2, r"the second derivative of Sqrt\(\) overflowed .* for A;"),
-    (inv_sqrtm, beyond(1e-250), 1, OVERFLOW),
-    (inv_sqrtm, beyond(1e-30, torch.float32), 1, OVERFLOW),
-    (logm, beyond(1e-310), 1, OVERFLOW),
-    (functools.partial(powm, exponent=-1), beyond(1e-200), 1, OVERFLOW),
-    (logm, matrices.matrix("separated"), 3, "third derivatives"),
-    (lambda A: eigh(A)[1] @ A.new_ones(6), SCALED, 1, "the gradient of eigh overflowed .* for A"),
-    (lambda A: svd(A)[0] @ A.new_ones(6), SCALED, 1, "the gradient of svd overflowed .* for A"),
-    (eigvalsh, beside(1, 1, 2), 2, r"second derivative of eigvalsh at A\[1\] .* trace"),
-    (svdvals, beside(2, 1, 1), 2, r"second derivative of svdvals at A\[1\] .* trace"),
-    (svdvals, beside(2, 1, 0), 2, r"second derivative of svdvals at A\[1\] .* trace"),
-    (orthogonalize, beside(1, 1, 0), 2, r"polar factor .* at A\[1\], whose rank"),
-    (lambda A: orthogonalize(A)[0, 1], beyond(1e-310)[1], 1, "polar factor overflowed .* for A; s"),
-    (rotation, beside(0, 0, 0), 1, NOT_UNIQUE),
-    (rotation, beside(1, 0, 0), 1, NOT_UNIQUE),
-    (rotation, beside(2, 1, -1), 1, NOT_UNIQUE),
-    (functools.partial(leading_projector, k=2), beside(1, 1, 1), 1, TIE),
+    (la.sqrtm, SINGULAR, 2, "no second derivative here at the singular matrix A; add a"),
+    (la.sqrtm, beyond(1e-250)[1], 2, r"the second derivative of Sqrt\(\) overflowed .* for A;"),
+    (la.inv_sqrtm, beyond(1e-250), 1, OVERFLOW),
+    (la.inv_sqrtm, beyond(1e-30, torch.float32), 1, OVERFLOW),
+    (la.logm, beyond(1e-310), 1, OVERFLOW),
+    (functools.partial(la.powm, exponent=-1), beyond(1e-200), 1, OVERFLOW),
+    (la.logm, matrices.matrix("separated"), 3, "third derivatives"),
+    (
+        lambda A: la.eigh(A)[1] @ A.new_ones(6),
+        SCALED,
+        1,
+        "the gradient of eigh overflowed .* for A",
+    ),
+    (lambda A: la.svd(A)[0] @ A.new_ones(6), SCALED, 1, "the gradient of svd overflowed .* for A"),
+    (la.eigvalsh, beside(1, 1, 2), 2, r"second derivative of eigvalsh at A\[1\] .* trace"),
+    (la.svdvals, beside(2, 1, 1), 2, r"second derivative of svdvals at A\[1\] .* trace"),
+    (la.svdvals, beside(2, 1, 0), 2, r"second derivative of svdvals at A\[1\] .* trace"),
+    (la.orthogonalize, beside(1, 1, 0), 2, r"polar factor .* at A\[1\], whose rank"),
+    (
+        lambda A: la.orthogonalize(A)[0, 1],
+        beyond(1e-310)[1],
+        1,
+        "polar factor overflowed .* for A; s",
+    ),
+    (la.rotation, beside(0, 0, 0), 1, NOT_UNIQUE),
+    (la.rotation, beside(1, 0, 0), 1, NOT_UNIQUE),
+    (la.rotation, beside(2, 1, -1), 1, NOT_UNIQUE),
+    (functools.partial(la.leading_projector, k=2), beside(1, 1, 1), 1, TIE),
     (functools.partial(span, k=1), torch.cat([diagonal(1, 1, 1), -diagonal(1, 1, 1)]), 1, CUT),
     (functools.partial(span, k=2), diagonal(1, -1, 0)[:2, :1] * diagonal(1, 0, 0)[:1], 1, CUT),
     (

@@ -39,10 +39,6 @@ from .linalg_checks import (
 )
 
 
-def eye(batch: MatrixBatch) -> Tensor:
-    return torch.eye(batch.n, dtype=torch.float64)
-
-
 def inner(A: Tensor, B: Tensor) -> Tensor:
     return (A * B).flatten(1).sum(1)
 
@@ -117,11 +113,15 @@ def sums(batch: MatrixBatch, proper: bool) -> Tensor:
     return s[:, 1] + torch.where(negative, -s[:, 0], s[:, 0])
 
 
-def polar_status(proper: bool, batch: MatrixBatch) -> Tensor:
-    least = sums(batch, proper)
+def divides_by(least: Tensor, batch: MatrixBatch) -> Tensor:
+    """Status of a derivative that divides by a number, which may be round-off."""
     clear = least > 20 * batch.level
     exponent = -(batch.exponent + torch.where(clear, least, 1).clamp_max(1e30).log2())
     return torch.where(clear, limit(exponent, batch, margin=16).clamp_max(MAY), MAY)
+
+
+def polar_status(proper: bool, batch: MatrixBatch) -> Tensor:
+    return divides_by(sums(batch, proper), batch)
 
 
 def polar_value(proper: bool, batch: MatrixBatch, outputs: Outputs) -> Figures:
@@ -159,14 +159,7 @@ def cut_status(values: Tensor, batch: MatrixBatch) -> Tensor:
     cut = batch.n - kept(batch)
     if cut == 0:
         return torch.full((len(batch),), MUST)
-    gap = values[:, cut] - values[:, cut - 1]
-    clear = gap > 20 * batch.level
-    exponent = -(batch.exponent + torch.where(clear, gap, 1).log2())
-    return torch.where(clear, limit(exponent, batch, margin=16).clamp_max(MAY), MAY)
-
-
-def projector_status(batch: MatrixBatch) -> Tensor:
-    return cut_status(batch.lam, batch)
+    return divides_by(values[:, cut] - values[:, cut - 1], batch)
 
 
 def projector_value(batch: MatrixBatch, outputs: Outputs) -> Figures:
@@ -345,7 +338,7 @@ FUNCTION_CHECKS = {
         lambda batch, A: (leading_projector(A, kept(batch)),),
         projector_value,
         projector_gradient,
-        gradient_status=projector_status,
+        gradient_status=lambda batch: cut_status(batch.lam, batch),
         company=True,
     ),
     "principal_subspace": Check(
