@@ -16,28 +16,7 @@ from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
 from matrices import random
-from rootpool.linalg import (
-    Minimax,
-    bures_wasserstein,
-    canonical_correlations,
-    eigh,
-    eigvalsh,
-    expm,
-    frechet_distance,
-    inv_sqrtm,
-    inverse_root,
-    leading_projector,
-    logm,
-    newton_schulz,
-    orthogonalize,
-    polar,
-    powm,
-    principal_subspace,
-    rotation,
-    sqrtm,
-    svd,
-    svdvals,
-)
+from rootpool import linalg as la
 from rootpool.nn import covariance, covariance_pool
 
 
@@ -98,17 +77,17 @@ def of_shape(*shape: int) -> Callable[..., Tensor]:
 
 
 def projector(A: Tensor) -> Tensor:
-    U = eigh(A).eigenvectors[..., 1:]
+    U = la.eigh(A).eigenvectors[..., 1:]
     return _product(U, U)
 
 
 def polar_by_svd(A: Tensor) -> Tensor:
-    U, _, Vh = svd(A)
+    U, _, Vh = la.svd(A)
     return _product(U, Vh.mH)
 
 
 def subspace(X: Tensor) -> Tensor:
-    V = principal_subspace(X, 2)
+    V = la.principal_subspace(X, 2)
     return _product(V, V)
 
 
@@ -136,41 +115,41 @@ def pooling(method: str, **refuses: Refusal) -> Row:
 
 
 FUNCTIONS: dict[str, Row] = {
-    "sqrtm": matrix(sqrtm),
-    "inv_sqrtm": matrix(inv_sqrtm),
-    "logm": matrix(logm),
-    "expm": matrix(lambda A: expm(A / 4)),  # so that differences keep their digits
-    "inverse_root(A, 4)": matrix(lambda A: inverse_root(A, 4)),
-    "powm(A, 0.3)": matrix(lambda A: powm(A, 0.3)),
+    "sqrtm": matrix(la.sqrtm),
+    "inv_sqrtm": matrix(la.inv_sqrtm),
+    "logm": matrix(la.logm),
+    "expm": matrix(lambda A: la.expm(A / 4)),  # so that differences keep their digits
+    "inverse_root(A, 4)": matrix(lambda A: la.inverse_root(A, 4)),
+    "powm(A, 0.3)": matrix(lambda A: la.powm(A, 0.3)),
     "powm(A, tensor)": matrix(
-        lambda A: powm(A, torch.full((), 0.3, dtype=torch.float64, device=A.device)),
+        lambda A: la.powm(A, torch.full((), 0.3, dtype=torch.float64, device=A.device)),
         gradgrad=TENSOR,
     ),
-    "sqrtm(rule='pade')": matrix(lambda A: sqrtm(A, rule="pade"), gradgrad=RULE),
-    "sqrtm(eigenvalue_floor=2)": matrix(lambda A: sqrtm(A, eigenvalue_floor=2.0)),
-    "sqrtm(keep_largest=2)": matrix(lambda A: sqrtm(A, keep_largest=2)),
-    "newton_schulz": matrix(lambda A: newton_schulz(A).root),
-    "newton_schulz(Minimax())": matrix(lambda A: newton_schulz(A, Minimax()).root),
-    "eigvalsh": matrix(eigvalsh),
-    "svdvals": general(svdvals, 4, 3),
-    "eigh: eigenvalues": matrix(lambda A: eigh(A).eigenvalues),
+    "sqrtm(rule='pade')": matrix(lambda A: la.sqrtm(A, rule="pade"), gradgrad=RULE),
+    "sqrtm(eigenvalue_floor=2)": matrix(lambda A: la.sqrtm(A, eigenvalue_floor=2.0)),
+    "sqrtm(keep_largest=2)": matrix(lambda A: la.sqrtm(A, keep_largest=2)),
+    "newton_schulz": matrix(lambda A: la.newton_schulz(A).root),
+    "newton_schulz(Minimax())": matrix(lambda A: la.newton_schulz(A, la.Minimax()).root),
+    "eigvalsh": matrix(la.eigvalsh),
+    "svdvals": general(la.svdvals, 4, 3),
+    "eigh: eigenvalues": matrix(lambda A: la.eigh(A).eigenvalues),
     "eigh: projector": matrix(projector),
-    "svd: singular values": Row(lambda A: svd(A).S, definite, symmetric=False),
+    "svd: singular values": Row(lambda A: la.svd(A).S, definite, symmetric=False),
     "svd: polar factor": Row(polar_by_svd, definite, symmetric=False),
-    "orthogonalize, tall": general(orthogonalize, 4, 3),
-    "orthogonalize, wide": general(orthogonalize, 2, 3),
-    "orthogonalize, square": general(orthogonalize, 3, 3),
-    "polar: H": general(lambda A: polar(A).H, 4, 3),
-    "rotation": general(rotation, 3, 3, complex=REAL_ROTATION),
-    "leading_projector": matrix(lambda A: leading_projector(A, 2)),
+    "orthogonalize, tall": general(la.orthogonalize, 4, 3),
+    "orthogonalize, wide": general(la.orthogonalize, 2, 3),
+    "orthogonalize, square": general(la.orthogonalize, 3, 3),
+    "polar: H": general(lambda A: la.polar(A).H, 4, 3),
+    "rotation": general(la.rotation, 3, 3, complex=REAL_ROTATION),
+    "leading_projector": matrix(lambda A: la.leading_projector(A, 2)),
     "principal_subspace": general(subspace, 5, 3),
     "principal_subspace, N < d": general(subspace, 4, 5),
-    "bures_wasserstein": Row(of_two(bures_wasserstein), two_definite),
-    "frechet_distance": general(of_two(frechet_distance), 2, 5, 3),
-    "frechet_distance, N < d": general(of_two(frechet_distance), 2, 3, 4),
-    "canonical_correlations": general(of_two(canonical_correlations), 2, 6, 3),
+    "bures_wasserstein": Row(of_two(la.bures_wasserstein), two_definite),
+    "frechet_distance": general(of_two(la.frechet_distance), 2, 5, 3),
+    "frechet_distance, N < d": general(of_two(la.frechet_distance), 2, 3, 4),
+    "canonical_correlations": general(of_two(la.canonical_correlations), 2, 6, 3),
     "canonical_correlations, N < d": general(
-        of_two(lambda X, Y: canonical_correlations(X, Y, 0.1)), 2, 4, 5
+        of_two(lambda X, Y: la.canonical_correlations(X, Y, 0.1)), 2, 4, 5
     ),
     "covariance": Row(covariance, features, symmetric=False, refuses={"complex": REAL}),
     "covariance_pool('exact')": pooling("exact"),

@@ -154,7 +154,7 @@ VALUES = {
         for options in (
             {"iterations": 1},
             {"iterations": 2, "sparsity": 0.5},
-            {"iterations": 8, "step": 5.0},
+            {"iterations": 8, "step": 0.5},
             {"ridge": 0.1},
         )
     },

@@ -137,7 +137,7 @@ def test_neither_threads_nor_autocast_matter(shape, method, threads):
         for a, b in itertools.chain(*(zip(first, other, strict=True) for other in others)):
             assert_same_to_rounding(b, a, n=shape[1], condition=1e3)
     for single, double in zip(results[1], results[0], strict=True):
-        assert relative_error(single, double) < 1e-4
+        assert relative_error(single, double) < 1e-3
 
 
 def test_newton_has_a_gradient_below_the_floor_of_its_value():

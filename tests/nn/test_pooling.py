@@ -51,9 +51,9 @@ def test_the_gradient_of_every_parameter_is_the_slope_of_the_loss(method):
     assert all(g.abs().sum() > 0 for g in gradients)
     size = float(sum(g.square().sum() for g in gradients))
     step = 1e-6 / size**0.5
-    slope = float((loss(step) - loss(-2 * step)) / (2 * step))
-    # Rules approximate, and gradients as published may be far off.
-    assert "published" in method or abs(slope / size - 1) < 1e-4
+    slope = (loss(step) - loss(-2 * step)).item() / (2 * step)
+    # Rules and iterations approximate, and gradients as published may be far off.
+    assert "published" in method or abs(slope / size - 1) < 1e-3
 
 
 @pytest.mark.parametrize("method", ALL)

@@ -31,6 +31,7 @@ from .corpus import times_power_of_two
 from .linalg_checks import (
     MatrixBatch,
     back,
+    exp_along,
     one,
     only_symmetry,
     semidefinite,
@@ -69,13 +70,9 @@ def exp_value(batch: MatrixBatch, outputs: Outputs) -> Figures:
 
 
 def exp_gradient(batch: MatrixBatch, outputs: Outputs, upstream: Upstream, Y: Tensor) -> Figures:
-    """``exp [[A, S], [0, A]]`` has the derivative above."""
-    n, S = batch.n, symmetric(upstream[0].double())
+    S = symmetric(upstream[0].double())
     A = torch.where(moderate(batch)[:, None, None], batch.input.double(), 0)
-    block = torch.zeros(len(batch), 2 * n, 2 * n, dtype=torch.float64)
-    block[:, :n, :n] = block[:, n:, n:] = A
-    block[:, :n, n:] = S
-    D = torch.linalg.matrix_exp(block)[:, :n, n:]
+    D = exp_along(A, S)
     scale = batch.n * batch.eps * (1 + size(A)) * size(torch.linalg.matrix_exp(A)) * size(S)
     figures = where(moderate(batch), {"|Y - dexp(A)[S]|": ratio(Y.double() - D, scale)})
     return {**symmetry(batch, Y), **figures}
