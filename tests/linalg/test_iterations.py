@@ -33,28 +33,6 @@ def test_zero_and_empty_matrices(shape, method):
         torch.testing.assert_close(got[1], alone)
 
 
-@pytest.mark.parametrize(
-    ("scale", "dtype"),
-    [
-        (2.0**1020, torch.float64),
-        (2.0**-1040, torch.float64),
-        (2.0**126, torch.float32),
-        (2.0**-140, torch.float32),
-    ],
-)
-def test_ends_of_the_range(scale, dtype):
-    """The trace would overflow, or vanish."""
-    A = torch.diag(torch.tensor([1.0, 0.5, 0.75, 1.0])).double()
-    got = newton_schulz((A * scale).to(dtype)).root.double() / scale**0.5
-    assert torch.allclose(got, newton_schulz(A).root, rtol=1e-5, atol=0)
-    gradients = []
-    for factor in (1.0, scale):
-        B = (A * factor).to(dtype).requires_grad_()
-        newton_schulz(B).root.sum().backward()
-        gradients.append(B.grad.double() * factor**0.5)
-    assert relative_error(gradients[1], gradients[0]) < 1e-5
-
-
 @pytest.mark.parametrize("degree", [3, 5])
 @pytest.mark.parametrize(
     "interval", [(1e-6, 1.0), (1e-3, 1.0), (0.1, 1.9), (0.9, 1.1), (0.998, 1.002)]

@@ -62,11 +62,11 @@ def test_contract_holds_for_any_finite_spectrum(rule, values, signs):
 
 
 @pytest.mark.parametrize("rule", [rule for rule in ALL_RULES if rule != Truncated()])
-@pytest.mark.parametrize("kind", ["separated", "clustered", "repeated", "rank-deficient", "graded"])
 @pytest.mark.parametrize("factor", [2.0**-40, 2.0**40])
-def test_scaling_law(rule, kind, factor):
-    lam = matrices.spectrum(kind)
-    assert torch.allclose(rule(factor * lam) * factor, rule(lam), rtol=1e-14)
+def test_scaling_law(rule, factor):
+    for kind in ("separated", "clustered", "repeated", "rank-deficient", "graded"):
+        lam = matrices.spectrum(kind)
+        assert torch.allclose(rule(factor * lam) * factor, rule(lam), rtol=1e-14)
 
 
 @rules

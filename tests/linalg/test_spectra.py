@@ -35,14 +35,6 @@ def test_nuclear_norm_has_the_least_subgradient_at_low_rank():
     assert torch.allclose(A.grad, U[:, :2] @ Vh[:2], atol=1e-13)
 
 
-@pytest.mark.parametrize("f", [eigvalsh, svdvals])
-def test_a_first_derivative_by_two_backwards_needs_no_second_one(f):
-    A = torch.diag(torch.tensor([1.0, 1.0, 2.0])).double()
-    E = torch.diag(torch.tensor([1.0, 2.0, 3.0])).double()
-    _, got = torch.autograd.functional.jvp(lambda A: f(A).sum(), A, E)
-    assert got == pytest.approx(6)
-
-
 def test_forward_mode_without_gradient_mode():
     A, E = matrices.random_symmetric(3, 3), matrices.random_symmetric(3, 3, seed=1)
     with torch.no_grad(), torch.autograd.forward_ad.dual_level():

@@ -8,13 +8,12 @@ SHAPES = [(4, 4), (5, 3), (3, 5), (2, 4, 3), (2, 0, 3, 4), (3, 1), (1, 1), (0, 3
 
 
 @pytest.mark.parametrize("dtype", matrices.DTYPES)
-@pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("full_matrices", [False, True])
-def test_same_values_and_shapes_as_torch(shape, dtype, full_matrices):
-    A = matrices.random(*shape, dtype=dtype)
-    got = svd(A, full_matrices=full_matrices)
-    for ours, torchs in zip(got, torch.linalg.svd(A, full_matrices=full_matrices), strict=True):
-        assert torch.equal(ours, torchs)
+def test_same_values_and_shapes_as_torch(dtype, full_matrices):
+    for shape in SHAPES:
+        A = matrices.random(*shape, dtype=dtype)
+        expected = torch.linalg.svd(A, full_matrices)
+        assert all(map(torch.equal, svd(A, full_matrices), expected))
 
 
 @pytest.mark.parametrize("shape", [(2, 4, 4), (5, 3), (3, 5), (4, 1)])
@@ -110,10 +109,3 @@ def test_reconstruction_of_a_rank_deficient_matrix_has_the_gradient_of_the_ident
     expected = torch.func.grad(lambda x, y: ((x @ y) * weight).sum(), (0, 1))(left, right)
     for g, e in zip(got, expected, strict=True):
         assert matrices.relative_error(g, e) < 1e-12
-
-
-def test_no_gradient_needed():
-    A = matrices.random(3, 2).requires_grad_()
-    U, S, Vh = svd(A)
-    (unused,) = torch.autograd.grad(S.sum() * 0 + 1.0, A, allow_unused=True)
-    assert (unused == 0).all()

@@ -89,36 +89,23 @@ def test_value_and_gradient_are_those_of_the_method_of_the_covariance(kind, name
         assert relative_error(fused[0] @ fused[0] + 1, covariance(X) + 1) < 1e-13
 
 
-@pytest.mark.parametrize(
-    ("scale", "dtype", "name"),
-    [
-        *((scale, torch.float64, "exact") for scale in (2.0**-1040, 1e-250, 1e250)),
-        *((scale, torch.float32, "exact") for scale in (2.0**-138, 1e-30, 1e30)),
-        # Those of the paper have an absolute floor below.
-        *((1e250, torch.float64, n) for n in ROOTS if n not in ("exact", "seb")),
-        (1e20, torch.float32, "svd-taylor"),
-    ],
-)
+@pytest.mark.parametrize("name", [n for n in ROOTS if n != "seb"])
 @pytest.mark.parametrize("N", [4, 9])
-def test_scaling_law(scale, dtype, name, N):
-    """Q(c X) = c Q(X), so the gradient does not change with the scale."""
-    X, method, options = (
-        edge_case("ordinary", N).to(dtype),
-        METHODS[name](),
-        {"compute_dtype": dtype},
-    )
-    scaled = covariance_pool(X * scale, method, **options) / scale
-    tolerance = 10 * matrices.TOLERANCE[dtype]
-    if name != "exact":  # at the scale 1 the floor still shows: sqrt(eps)
-        tolerance = 10 * torch.finfo(dtype).eps ** 0.5
-    numbers = torch.finfo(dtype)
-    if scale < numbers.tiny:  # denormal numbers have fewer digits
-        X, tolerance = (X * scale) / scale, 8 * numbers.smallest_normal * numbers.eps / scale
-    assert relative_error(scaled, covariance_pool(X, method, **options)) < tolerance
-    expected = gradient(X, method, **options)
-    assert relative_error(gradient(X * scale, method, **options), expected) < tolerance
-    alone = gradient(X[:1] * scale, method, **options)
-    assert relative_error(alone, gradient(X[:1], method, **options)) < tolerance
+def test_scaling_law(name, N):
+    """Q(c X) = c Q(X), so the gradient does not change with the scale: of a batch, and of a map alone.
+
+    Without a floor at every scale, as the torture run tests in full; with one, upwards.
+    """
+    for dtype, scales in ((torch.float64, (1e250, 1e-250)), (torch.float32, (1e20, 1e-30))):
+        options = {"method": name, "compute_dtype": dtype}
+        X, exact = edge_case("ordinary", N).to(dtype), name == "exact"
+        # At the scale 1 the floor still shows: sqrt(eps).
+        tolerance = 10 * (matrices.TOLERANCE[dtype] if exact else torch.finfo(dtype).eps ** 0.5)
+        for scale, Y in itertools.product(scales if exact else scales[:1], (X, X[:1])):
+            scaled = covariance_pool(Y * scale, **options) / scale
+            assert relative_error(scaled, covariance_pool(Y, **options)) < tolerance
+            got = gradient(Y * scale, **options)
+            assert relative_error(got, gradient(Y, **options)) < tolerance
 
 
 @pytest.mark.parametrize("shape", [(40, 24, 9), (9, 70, 30), (3, 20, 40)])
@@ -183,17 +170,6 @@ def test_triangles_of_products(d, dtype):
     S = from_triangle(g)
     doubled = S + torch.diag_embed(S.diagonal(dim1=1, dim2=2))  # G + G^T doubles the diagonal
     assert torch.allclose(unpack_times(g, W), doubled @ W)
-
-
-def test_maps_of_extreme_scale_do_not_touch_the_others():
-    X = edge_case("ordinary", 4).float() * 1e-6
-    Y = X.clone()
-    Y[0] *= 1e35
-    options = {"compute_dtype": torch.float32}
-    assert_same_to_rounding(
-        covariance_pool(Y, **options)[1:], covariance_pool(X, **options)[1:], n=6
-    )
-    assert_same_to_rounding(gradient(Y, **options)[1:], gradient(X, **options)[1:], condition=100)
 
 
 def test_features_far_from_zero_are_centred_before_they_are_rounded():

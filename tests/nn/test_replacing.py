@@ -55,7 +55,6 @@ def test_parameters_stay_the_same_so_an_optimizer_keeps_them():
     model(images()).square().sum().backward()
     optimizer.step()
     assert not torch.equal(before, weight)
-    assert all(p.grad.isfinite().all() for p in model.parameters())
 
 
 def test_names_choose_layers_and_shared_ones_stay_shared():
