@@ -33,8 +33,8 @@ These have exceptions. A dash means not supported; the call raises a clear error
 `jvp` is forward mode by `torch.func.jvp` and `torch.autograd.forward_ad`; `hessian` is `torch.func.hessian`,
 and forward mode twice. `compile` is `torch.compile(fullgraph=True)`, forward and backward; forward mode
 *inside* a compiled function is an error. Functions of two matrices are differentiated in both. All checks
-are in float64, except for the columns `float32`, `complex` and `autocast`; `float32` and `float64` compare
-gradients to 1e-4 and 1e-9.
+are in float64, except for the columns `float32`, `complex` and `autocast` (value and
+derivatives, inside and outside); `float32` and `float64` compare gradients to 1e-4 and 1e-9.
 
 ## Pairs
 
@@ -47,9 +47,9 @@ With exceptions:
 {table_of_pairs}
 
 `checkpoint` is `torch.utils.checkpoint` in both of its modes; twice differentiated, `use_reentrant=False`,
-because torch itself has no second derivative in the other. `autocast, gradgrad` runs forward and backward
-passes inside autocast, and compares with float64. `autocast of half` has float16 and bfloat16 input, and
-compares value and gradient with the same numbers in float64.
+because torch itself has no second derivative in the other. `other surroundings` are `meta` as the default
+device, and a counter of operations. `autocast of half` has float16 and bfloat16 input, and compares value and
+gradient with the same numbers in float64.
 
 Compilation takes long, so of its pairs only one function of each kind is checked: the *first* call with
 complex and with half-precision input, and calls after a change of the batch and of the size of the matrices.

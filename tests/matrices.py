@@ -97,11 +97,3 @@ def random_definite(*shape: int, dtype: torch.dtype = torch.float64, seed: int =
 def relative_error(got: Tensor, expected: Tensor) -> float:
     got, expected = got.detach().double(), expected.detach().double()
     return float((got - expected).norm() / expected.norm())
-
-
-def refused(derivative) -> bool:
-    """Whether ``derivative()`` is an error, or NaN where ``torch.func`` hides the values."""
-    try:
-        return not bool(derivative().isfinite().all())
-    except torch.linalg.LinAlgError:
-        return True

@@ -13,30 +13,10 @@ import pytest
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
+from torch.utils.flop_counter import FlopCounterMode
 
 from matrices import random
-from rootpool.linalg import (
-    Minimax,
-    bures_wasserstein,
-    canonical_correlations,
-    eigh,
-    eigvalsh,
-    expm,
-    frechet_distance,
-    inv_sqrtm,
-    inverse_root,
-    leading_projector,
-    logm,
-    newton_schulz,
-    orthogonalize,
-    polar,
-    powm,
-    principal_subspace,
-    rotation,
-    sqrtm,
-    svd,
-    svdvals,
-)
+from rootpool import linalg as la
 from rootpool.nn import covariance, covariance_pool
 
 
@@ -97,17 +77,17 @@ def of_shape(*shape: int) -> Callable[..., Tensor]:
 
 
 def projector(A: Tensor) -> Tensor:
-    U = eigh(A).eigenvectors[..., 1:]
+    U = la.eigh(A).eigenvectors[..., 1:]
     return _product(U, U)
 
 
 def polar_by_svd(A: Tensor) -> Tensor:
-    U, _, Vh = svd(A)
+    U, _, Vh = la.svd(A)
     return _product(U, Vh.mH)
 
 
 def subspace(X: Tensor) -> Tensor:
-    V = principal_subspace(X, 2)
+    V = la.principal_subspace(X, 2)
     return _product(V, V)
 
 
@@ -135,43 +115,47 @@ def pooling(method: str, **refuses: Refusal) -> Row:
 
 
 FUNCTIONS: dict[str, Row] = {
-    "sqrtm": matrix(sqrtm),
-    "inv_sqrtm": matrix(inv_sqrtm),
-    "logm": matrix(logm),
-    "expm": matrix(lambda A: expm(A / 4)),  # so that differences keep their digits
-    "inverse_root(A, 4)": matrix(lambda A: inverse_root(A, 4)),
-    "powm(A, 0.3)": matrix(lambda A: powm(A, 0.3)),
+    "sqrtm": matrix(la.sqrtm),
+    "inv_sqrtm": matrix(la.inv_sqrtm),
+    "logm": matrix(la.logm),
+    "expm": matrix(lambda A: la.expm(A / 4)),  # so that differences keep their digits
+    "inverse_root(A, 4)": matrix(lambda A: la.inverse_root(A, 4)),
+    "powm(A, 0.3)": matrix(lambda A: la.powm(A, 0.3)),
     "powm(A, tensor)": matrix(
-        lambda A: powm(A, torch.full((), 0.3, dtype=torch.float64, device=A.device)),
+        lambda A: la.powm(A, torch.full((), 0.3, dtype=torch.float64, device=A.device)),
         gradgrad=TENSOR,
     ),
-    "sqrtm(rule='pade')": matrix(lambda A: sqrtm(A, rule="pade"), gradgrad=RULE),
-    "sqrtm(eigenvalue_floor=2)": matrix(lambda A: sqrtm(A, eigenvalue_floor=2.0)),
-    "newton_schulz": matrix(lambda A: newton_schulz(A).root),
-    "newton_schulz(Minimax())": matrix(lambda A: newton_schulz(A, Minimax()).root),
-    "eigvalsh": matrix(eigvalsh),
-    "svdvals": general(svdvals, 4, 3),
-    "eigh: eigenvalues": matrix(lambda A: eigh(A).eigenvalues),
+    "sqrtm(rule='pade')": matrix(lambda A: la.sqrtm(A, rule="pade"), gradgrad=RULE),
+    "sqrtm(eigenvalue_floor=2)": matrix(lambda A: la.sqrtm(A, eigenvalue_floor=2.0)),
+    "sqrtm(keep_largest=2)": matrix(lambda A: la.sqrtm(A, keep_largest=2)),
+    "newton_schulz": matrix(lambda A: la.newton_schulz(A).root),
+    "newton_schulz(Minimax())": matrix(lambda A: la.newton_schulz(A, la.Minimax()).root),
+    "eigvalsh": matrix(la.eigvalsh),
+    "svdvals": general(la.svdvals, 4, 3),
+    "eigh: eigenvalues": matrix(lambda A: la.eigh(A).eigenvalues),
     "eigh: projector": matrix(projector),
-    "svd: singular values": Row(lambda A: svd(A).S, definite, symmetric=False),
+    "svd: singular values": Row(lambda A: la.svd(A).S, definite, symmetric=False),
     "svd: polar factor": Row(polar_by_svd, definite, symmetric=False),
-    "orthogonalize, tall": general(orthogonalize, 4, 3),
-    "orthogonalize, wide": general(orthogonalize, 2, 3),
-    "orthogonalize, square": general(orthogonalize, 3, 3),
-    "polar: H": general(lambda A: polar(A).H, 4, 3),
-    "rotation": general(rotation, 3, 3, complex=REAL_ROTATION),
-    "leading_projector": matrix(lambda A: leading_projector(A, 2)),
+    "orthogonalize, tall": general(la.orthogonalize, 4, 3),
+    "orthogonalize, wide": general(la.orthogonalize, 2, 3),
+    "orthogonalize, square": general(la.orthogonalize, 3, 3),
+    "polar: H": general(lambda A: la.polar(A).H, 4, 3),
+    "rotation": general(la.rotation, 3, 3, complex=REAL_ROTATION),
+    "leading_projector": matrix(lambda A: la.leading_projector(A, 2)),
     "principal_subspace": general(subspace, 5, 3),
     "principal_subspace, N < d": general(subspace, 4, 5),
-    "bures_wasserstein": Row(of_two(bures_wasserstein), two_definite),
-    "frechet_distance": general(of_two(frechet_distance), 2, 5, 3),
-    "frechet_distance, N < d": general(of_two(frechet_distance), 2, 3, 4),
-    "canonical_correlations": general(of_two(canonical_correlations), 2, 6, 3),
+    "bures_wasserstein": Row(of_two(la.bures_wasserstein), two_definite),
+    "frechet_distance": general(of_two(la.frechet_distance), 2, 5, 3),
+    "frechet_distance, N < d": general(of_two(la.frechet_distance), 2, 3, 4),
+    "canonical_correlations": general(of_two(la.canonical_correlations), 2, 6, 3),
     "canonical_correlations, N < d": general(
-        of_two(lambda X, Y: canonical_correlations(X, Y, 0.1)), 2, 4, 5
+        of_two(lambda X, Y: la.canonical_correlations(X, Y, 0.1)), 2, 4, 5
     ),
     "covariance": Row(covariance, features, symmetric=False, refuses={"complex": REAL}),
     "covariance_pool('exact')": pooling("exact"),
+    "covariance_pool('exact'), N < d": Row(
+        covariance_pool, of_shape(2, 4, 3), symmetric=False, refuses={"complex": REAL}
+    ),
     "covariance_pool('svd-pade')": pooling("svd-pade", gradgrad=ONCE),
     "covariance_pool('isqrt-cov')": pooling("isqrt-cov"),
     "covariance_pool('minimax')": pooling("minimax"),
@@ -216,12 +200,6 @@ def _direction(A: Tensor) -> Tensor:
     return V + 1j * random(*A.shape, seed=8).to(A.dtype) if A.is_complex() else V
 
 
-def check_grad(row: Row, dtype: torch.dtype = torch.float64) -> None:
-    A, loss = row.sample(dtype), _loss(row)
-    V = _direction(A)
-    _close(_inner(_gradient(loss, A), V), _numeric(loss, A, V))
-
-
 def _twice(loss: Callable[[Tensor], Tensor], A: Tensor, V: Tensor) -> Tensor:
     """The derivative of the gradient along ``V``, by two backward passes."""
     B = A.clone().requires_grad_()
@@ -229,10 +207,16 @@ def _twice(loss: Callable[[Tensor], Tensor], A: Tensor, V: Tensor) -> Tensor:
     return torch.autograd.grad((g * V).sum(), B)[0]
 
 
-def check_gradgrad(row: Row) -> None:
+def check_grad(row: Row, dtype: torch.dtype = torch.float64) -> None:
+    A, loss = row.sample(dtype), _loss(row)
+    V = _direction(A)
+    _close(_inner(_gradient(loss, A), V), _numeric(loss, A, V))
+
+
+def check_gradgrad(row: Row, around: Callable = lambda loss: loss) -> None:
     A, loss = row.sample(), _loss(row)
     V = _direction(A)
-    _close(_twice(loss, A, V), _numeric(lambda A: _gradient(loss, A), A, V))
+    _close(_twice(around(loss), A, V), _numeric(lambda A: _gradient(loss, A), A, V))
 
 
 def check_jvp(row: Row, dtype: torch.dtype = torch.float64) -> None:
@@ -270,11 +254,14 @@ def check_vmap_of_grad(row: Row) -> None:
     _close(torch.vmap(torch.func.grad(loss))(A), alone, 1e-10)
 
 
-def check_compile(row: Row) -> None:
+def _compiled(call: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
     torch._dynamo.reset()
+    return torch.compile(call, fullgraph=True, backend="aot_eager")
+
+
+def check_compile(row: Row) -> None:
     A, loss = row.sample(), _loss(row)
-    compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
-    _close(_gradient(compiled, A), _gradient(loss, A), 1e-10)
+    _close(_gradient(_compiled(loss), A), _gradient(loss, A), 1e-10)
 
 
 def check_export(row: Row) -> None:
@@ -286,23 +273,43 @@ def check_export(row: Row) -> None:
     _close(torch.export.export(Module(), (A,)).module()(A), row.call(A), 1e-12)
 
 
+def _inside(context: Callable, row: Row, dtype: torch.dtype, once: float, twice: float) -> None:
+    """Value, gradient and, where there is one, second derivative inside a context, and without it."""
+    A, loss = row.sample(dtype), _loss(row)
+    V = _direction(A)
+    calls = [(row.call, once), (lambda A: _gradient(loss, A), once)]
+    if row.refusal("gradgrad") is None:
+        calls.append((lambda A: _twice(loss, A, V), twice))
+    for call, tolerance in calls:
+        expected = call(A)
+        with context():
+            got = call(A)
+        assert got.device == A.device
+        _close(got.to(expected.dtype), expected, tolerance)
+
+
 def check_autocast(row: Row) -> None:
-    A = row.sample(torch.float32)
-    expected = row.call(A)
-    with torch.autocast(A.device.type, torch.bfloat16):
-        got = row.call(A)
-    _close(got.to(expected.dtype), expected, 1e-5)  # bfloat16 would be wrong by 1e-2
+    # bfloat16 would be wrong by 1e-2.
+    _inside(lambda: torch.autocast("cpu", torch.bfloat16), row, torch.float32, 1e-5, 1e-3)
 
 
-def check_complex(row: Row) -> None:
-    check_grad(row, torch.complex128)
-    check_jvp(row, torch.complex128)
+def check_surroundings(row: Row) -> None:
+    """``meta`` as the default device, and a counter of operations."""
+    counter = FlopCounterMode(display=False)
+    for context in (torch.device("meta"), counter):
+        _inside(lambda context=context: context, row, torch.float64, 1e-12, 1e-10)
+    assert counter.get_total_flops() > 0
 
 
 def check_float32(row: Row) -> None:
     A = row.sample(torch.float64)
     assert row.call(A.float()).dtype == torch.float32
     _close(_gradient(_loss(row), A.float()).double(), _gradient(_loss(row), A), 1e-4)
+
+
+def check_complex(row: Row) -> None:
+    check_grad(row, torch.complex128)
+    check_jvp(row, torch.complex128)
 
 
 def check_float64(row: Row) -> None:
@@ -319,33 +326,22 @@ def check_float64(row: Row) -> None:
 # Pairs of them
 
 
-def check_jvp_of_vmap(row: Row) -> None:
+def check_jvp_and_vmap(row: Row) -> None:
+    """Each of the other, along directions in which a symmetric matrix stays one."""
     A = _batch(row)
-    V = row_symmetric(row, _direction(A))
-    tangent = torch.func.jvp(torch.vmap(row.call), (A,), (V,))[1]
-    _close(tangent, _numeric(lambda A: torch.stack([row.call(a) for a in A]), A, V))
-
-
-def check_vmap_of_jvp(row: Row) -> None:
-    A = _batch(row)
-    V = row_symmetric(row, _direction(A))
-    tangent = torch.vmap(lambda a, v: torch.func.jvp(row.call, (a,), (v,))[1])(A, V)
-    _close(tangent, _numeric(lambda A: torch.stack([row.call(a) for a in A]), A, V))
-
-
-def row_symmetric(row: Row, V: Tensor) -> Tensor:
-    """Directions in which a symmetric matrix stays one."""
-    return (V + V.mH) / 2 if row.symmetric else V
+    V = _direction(A)
+    V = (V + V.mH) / 2 if row.symmetric else V
+    expected = _numeric(lambda A: torch.stack([row.call(a) for a in A]), A, V)
+    _close(torch.func.jvp(torch.vmap(row.call), (A,), (V,))[1], expected)
+    _close(torch.vmap(lambda a, v: torch.func.jvp(row.call, (a,), (v,))[1])(A, V), expected)
 
 
 def check_hessian_of_vmap(row: Row) -> None:
     A, loss = _batch(row)[:2], _loss(row)
     V = _direction(A)
     hessian = torch.func.hessian(lambda A: torch.vmap(loss)(A).sum())(A)
-    alone = torch.stack(
-        [_numeric(lambda a: _gradient(loss, a), a, v) for a, v in zip(A, V, strict=True)]
-    )
-    _close((hessian * V).sum(tuple(range(-A.dim(), 0))), alone)
+    alone = [_numeric(lambda a: _gradient(loss, a), a, v) for a, v in zip(A, V, strict=True)]
+    _close((hessian * V).sum(tuple(range(-A.dim(), 0))), torch.stack(alone))
 
 
 def check_complex_gradgrad(row: Row) -> None:
@@ -369,19 +365,7 @@ def check_checkpoint(row: Row) -> None:
 
 
 def check_checkpoint_twice(row: Row) -> None:
-    A, loss = row.sample(), _loss(row)
-    V = _direction(A)
-    got = _twice(lambda A: checkpoint(loss, A, use_reentrant=False), A, V)
-    _close(got, _numeric(lambda A: _gradient(loss, A), A, V))
-
-
-def check_gradgrad_in_autocast(row: Row) -> None:
-    A, loss = row.sample(), _loss(row)
-    V = _direction(A)
-    expected = _twice(loss, A, V)
-    with torch.autocast(A.device.type, torch.bfloat16):
-        got = _twice(loss, A.float(), V.float())
-    _close(got.double(), expected, 1e-3)  # bfloat16 would be wrong by 1e-2
+    check_gradgrad(row, lambda loss: lambda A: checkpoint(loss, A, use_reentrant=False))
 
 
 def check_half_in_autocast(row: Row) -> None:
@@ -399,31 +383,22 @@ def check_half_in_autocast(row: Row) -> None:
 
 def check_compile_of_complex(row: Row) -> None:
     """At the first call, when torch runs what it has just traced in another mode."""
-    torch._dynamo.reset()
     A = row.sample(torch.complex128)
-    compiled = torch.compile(row.call, fullgraph=True, backend="aot_eager")
-    _close(compiled(A), row.call(A), 1e-12)
+    _close(_compiled(row.call)(A), row.call(A), 1e-12)
 
 
 def check_compile_of_half(row: Row) -> None:
-    torch._dynamo.reset()
     A = row.sample().bfloat16()
-    compiled = torch.compile(row.call, fullgraph=True, backend="aot_eager")
     with torch.autocast(A.device.type, torch.bfloat16):
-        _close(compiled(A).double(), row.call(A).double(), 1e-6)
+        _close(_compiled(row.call)(A).double(), row.call(A).double(), 1e-6)
 
 
 def check_compile_again(row: Row) -> None:
-    """With another batch, and a batch of another size."""
-    torch._dynamo.reset()
-    compiled = torch.compile(row.call, fullgraph=True, backend="aot_eager")
-    A = row.sample()
+    """With another batch, and matrices of another size."""
+    A, compiled = row.sample(), _compiled(row.call)
     two = A if A.dim() == 3 else torch.stack([A, 2 * A])
-    for B in (
-        two,
-        torch.cat([two, two]),
-        two[..., :-1, :-1] if row.symmetric else two[..., :-1, :],
-    ):
+    smaller = two[..., :-1, :-1] if row.symmetric else two[..., :-1, :]
+    for B in (two, torch.cat([two, two]), smaller):
         _close(compiled(B), row.call(B), 1e-12)
 
 
@@ -443,13 +418,12 @@ TRANSFORMATIONS: dict[str, Callable[[Row], None]] = {
 }
 
 PAIRS: dict[str, Callable[[Row], None]] = {
-    "jvp of vmap": check_jvp_of_vmap,
-    "vmap of jvp": check_vmap_of_jvp,
+    "jvp and vmap": check_jvp_and_vmap,
     "hessian of vmap": check_hessian_of_vmap,
     "complex, gradgrad": check_complex_gradgrad,
     "checkpoint": check_checkpoint,
     "checkpoint, gradgrad": check_checkpoint_twice,
-    "autocast, gradgrad": check_gradgrad_in_autocast,
+    "other surroundings": check_surroundings,
     "autocast of half": check_half_in_autocast,
 }
 
@@ -475,7 +449,6 @@ NEEDS = {
     "hessian of vmap": ("gradgrad",),
     "complex, gradgrad": ("complex", "gradgrad"),
     "checkpoint, gradgrad": ("gradgrad",),
-    "autocast, gradgrad": ("gradgrad",),
     "compile of complex": ("complex",),
 }
 

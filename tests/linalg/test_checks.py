@@ -83,11 +83,3 @@ def test_inside_a_compiled_function_it_is_allowed_and_does_nothing():
 
     A = matrices.random_definite(3, 3)
     assert torch.allclose(root(A), sqrtm(A))
-
-
-def test_shapes_and_dtypes_are_always_checked():
-    with skip_checks():
-        with pytest.raises(ValueError, match="expects"):
-            sqrtm(torch.ones(2, 3))
-        with pytest.raises(TypeError, match="float32 or float64"):
-            sqrtm(torch.ones(2, 2, dtype=torch.float16))

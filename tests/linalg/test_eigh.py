@@ -17,7 +17,6 @@ from rootpool.linalg import (
     eigh,
     resolve_rule,
     skip_checks,
-    svd,
 )
 
 # Close enough to the true kernel at the gaps of SPECTRA["separated"] to pass gradcheck. Not all of RULES:
@@ -52,23 +51,17 @@ def test_same_values_and_shapes_as_torch(shape, dtype):
     assert got.eigenvectors.dtype == dtype
 
 
-def test_reads_the_lower_triangle_like_torch():
-    A = matrices.random(5, 5)
-    lam, U = eigh(A)
-    assert torch.equal(lam, torch.linalg.eigh(A)[0])
+def test_reads_the_lower_triangle_of_any_layout_like_torch():
+    A = matrices.random(5, 5, 3).permute(2, 0, 1)
+    expected = torch.linalg.eigh(A).eigenvalues
+    assert torch.equal(eigh(A).eigenvalues, expected)
     A = A.masked_fill(torch.ones(5, 5).triu(1).bool(), torch.nan)
-    assert torch.equal(eigh(A).eigenvalues, lam)
-
-
-def test_non_contiguous_input():
-    A = matrices.random(4, 4, 3).permute(2, 0, 1)
-    assert not A.is_contiguous()
-    assert torch.equal(eigh(symmetric(A)).eigenvalues, torch.linalg.eigh(symmetric(A))[0])
+    assert torch.equal(eigh(A).eigenvalues, expected)
 
 
 @rules
 def test_first_and_second_derivative(rule):
-    A = matrices.matrix("separated").repeat(2, 1, 1).requires_grad_()
+    A = matrices.with_eigenvalues([0.5, 2.0, 8.0]).requires_grad_()
     assert torch.autograd.gradcheck(functools.partial(invariant, rule=rule), A)
     assert torch.autograd.gradgradcheck(functools.partial(invariant, rule=rule), A)
 
@@ -116,48 +109,6 @@ def test_nothing_is_saved_without_gradient():
         assert eigh(A).eigenvalues.grad_fn is None
     with torch.inference_mode():
         assert eigh(A).eigenvalues.is_inference()
-
-
-@pytest.mark.parametrize(
-    ("A", "error", "message"),
-    [
-        (torch.zeros(3, 4), ValueError, r"eigh expects \(..., n, n\), got \(3, 4\); .* use svd"),
-        (torch.zeros(3), ValueError, r"got \(3,\)"),
-        (torch.zeros(2, 2, dtype=torch.int64), TypeError, "float32 or float64, got torch.int64"),
-        (torch.zeros(2, 2, dtype=torch.float16), TypeError, "cast with A.float()"),
-        ([[1.0]], TypeError, "expects a tensor, got list"),
-        (torch.eye(2) * torch.nan, ValueError, "eigh: A has NaN or infinite entries"),
-        (
-            torch.stack([torch.eye(2), torch.eye(2) * torch.inf]),
-            ValueError,
-            r"A\[1\] has NaN or infinite",
-        ),
-    ],
-)
-def test_bad_input(A, error, message):
-    with pytest.raises(error, match=message):
-        eigh(A)
-
-
-def test_bad_item_is_named_by_its_batch_index():
-    A = matrices.random_symmetric(2, 3, 70, 70)
-    A[1, 2, 5, 0] = torch.nan
-    with pytest.raises(ValueError, match=r"A\[1, 2\] has NaN"):
-        eigh(A)
-    with pytest.raises(ValueError, match=r"A\[1, 2\] has NaN"):
-        torch.vmap(eigh)(A)
-
-
-@pytest.mark.parametrize("decompose", [eigh, svd])
-def test_gradients_of_vectors_beyond_the_range_are_an_error(decompose):
-    A = (matrices.matrix("separated") * 1e-313).expand(2, 6, 6).clone().requires_grad_()
-    result = decompose(A)
-    vectors = result[1] if decompose is eigh else result[0]
-    with pytest.raises(
-        torch.linalg.LinAlgError,
-        match=rf"the gradient of {decompose.__name__} overflowed .* for A\[0\]",
-    ):
-        (vectors * matrices.random(6, 6)).sum().backward()
 
 
 @pytest.mark.parametrize("dtype", matrices.DTYPES)

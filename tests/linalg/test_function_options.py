@@ -10,51 +10,48 @@ from named_functions import OURS, functions
 from rootpool.linalg import (
     RULES,
     Taylor,
-    logm,
     sqrtm,
 )
 
 
-@pytest.mark.parametrize(
-    ("name", "rule"),
-    [*((name, None) for name in OURS), *(("sqrt", r) for r in ("ordinary", "pade", "degenerate"))],
-)
-def test_floor_has_the_derivative_of_the_floored_function(name, rule):
-    lam = torch.tensor([-0.5, 0.1, 0.1, 0.5, 1.0, 2.0], dtype=torch.float64)
-    A = matrices.with_spectrum(lam)
+def raised(name, A):
+    lam, U = torch.linalg.eigh(A)
+    return OURS[name](symmetric(U @ torch.diag(lam.clamp(min=0.3)) @ U.mT))
+
+
+def truncated(count):
+    def brute_force(name, A):
+        U = torch.linalg.eigh(A)[1][:, -count:]
+        return U @ U.mT @ OURS[name](A) @ U @ U.mT
+
+    return brute_force
+
+
+BELOW = matrices.with_eigenvalues([-0.5, 0.1, 0.1, 0.5, 1.0, 2.0])
+OPTIONS = [
+    *((name, {"eigenvalue_floor": 0.3}, BELOW, raised) for name in OURS),
+    *(
+        ("sqrt", {"eigenvalue_floor": 0.3, "rule": rule}, BELOW, raised)
+        for rule in ("ordinary", "pade", "degenerate")
+    ),
+    *(
+        (name, {"keep_largest": count}, matrices.matrix("separated"), truncated(count))
+        for name in OURS
+        for count in (1, 3, 6, 100)
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "options", "A", "brute_force"), OPTIONS)
+def test_value_and_derivative_of_the_changed_function(name, options, A, brute_force):
     weight, direction = matrices.random_symmetric(6, 6), matrices.random_symmetric(6, 6, seed=1)
-
-    def f(A):
-        return (OURS[name](A, eigenvalue_floor=0.3, rule=rule) * weight).sum()
-
-    def brute_force(A):
-        lam, U = torch.linalg.eigh(A)
-        raised = U @ torch.diag(lam.clamp(min=0.3)) @ U.mT
-        return (OURS[name](symmetric(raised)) * weight).sum()
-
-    assert f(A) == pytest.approx(float(brute_force(A)), rel=1e-12)
-    (gradient,) = torch.autograd.grad(f(A.requires_grad_()), A)
-    numeric = oracles.central_difference(brute_force, A.detach(), direction)
-    assert (gradient * direction).sum() == pytest.approx(float(numeric), rel=1e-6)
-
-
-@functions
-@pytest.mark.parametrize("count", [1, 3, 6, 100])
-def test_keep_largest_has_the_derivative_of_the_truncated_function(name, count):
-    A = matrices.matrix("separated")
-    weight, direction = matrices.random_symmetric(6, 6), matrices.random_symmetric(6, 6, seed=1)
-
-    def f(A):
-        return (OURS[name](A, keep_largest=count) * weight).sum()
-
-    def brute_force(A):
-        lam, U = torch.linalg.eigh(A)
-        U, full = U[:, -count:], OURS[name](A)
-        return (U @ U.mT @ full @ U @ U.mT * weight).sum()
-
-    assert f(A) == pytest.approx(float(brute_force(A)), rel=1e-12)
-    (gradient,) = torch.autograd.grad(f(A.requires_grad_()), A)
-    numeric = oracles.central_difference(brute_force, A.detach(), direction)
+    A = A.clone().requires_grad_()
+    F = OURS[name](A, **options)
+    assert relative_error(F, brute_force(name, A)) < 1e-12
+    (gradient,) = torch.autograd.grad((F * weight).sum(), A)
+    numeric = oracles.central_difference(
+        lambda A: (brute_force(name, A) * weight).sum(), A.detach(), direction
+    )
     assert (gradient * direction).sum() == pytest.approx(float(numeric), rel=1e-6)
 
 
@@ -94,11 +91,3 @@ def test_taylor_rule_fused_is_its_series(degree):
     K = oracles.taylor_kernel(lam, degree)
     L = K * (lam.sqrt()[:, None] - lam.sqrt()[None, :]) + torch.diag(0.5 / lam.sqrt())
     assert torch.allclose(got, U @ (L * (U.mT @ G @ U)) @ U.mT, rtol=1e-12)
-
-
-def test_third_derivative_is_refused():
-    A = matrices.matrix("separated").requires_grad_()
-    (first,) = torch.autograd.grad(logm(A).sum(), A, create_graph=True)
-    (second,) = torch.autograd.grad(first.square().sum(), A, create_graph=True)
-    with pytest.raises(RuntimeError, match="third derivatives"):
-        second.sum().backward()

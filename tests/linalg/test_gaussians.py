@@ -71,30 +71,3 @@ def test_constant_features_are_ordinary():
     assert (correlations == 0).all()
     (gradient,) = torch.autograd.grad(frechet_distance(X, torch.ones(4, 3)), X)
     assert (gradient == 0).all()
-
-
-def test_bad_input():
-    with pytest.raises(ValueError, match=r"matrices of one size and dtype, got \(2, 2\)"):
-        bures_wasserstein(torch.eye(2), torch.eye(3))
-    with pytest.raises(ValueError, match="two or more samples in rows"):
-        frechet_distance(torch.ones(1, 3), torch.ones(4, 3))
-    with pytest.raises(ValueError, match="features of one dimension and dtype"):
-        frechet_distance(torch.ones(4, 3), torch.ones(4, 2))
-    with pytest.raises(torch.linalg.LinAlgError, match=r"frechet_distance overflowed .* for X"):
-        frechet_distance(torch.randn(4, 3) * 1e30, torch.ones(4, 3))
-    with pytest.raises(ValueError, match="two views of the same samples"):
-        canonical_correlations(torch.ones(4, 3), torch.ones(5, 3))
-    with pytest.raises(ValueError, match="ridge must not be negative, got -1"):
-        canonical_correlations(torch.ones(4, 3), torch.ones(4, 3), -1)
-    with pytest.raises(
-        torch.linalg.LinAlgError, match=r"singular to working precision .* add a ridge"
-    ):
-        canonical_correlations(torch.randn(3, 5), torch.randn(3, 2))
-
-
-def test_a_distance_beyond_the_range_is_said():
-    A = torch.diag(torch.tensor([3e38, 0.0]))
-    with pytest.raises(torch.linalg.LinAlgError, match=r"bures_wasserstein overflowed .* for A"):
-        bures_wasserstein(A, A.flip(-2, -1))
-    d2 = bures_wasserstein(A.double(), A.double().flip(-2, -1))
-    assert d2.item() == pytest.approx(6e38)

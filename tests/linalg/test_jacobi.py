@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import matrices
-from rootpool.linalg import decompose, eigh, sqrtm
+from rootpool.linalg import decompose, eigh
 from rootpool.linalg.jacobi import CHUNK, LEAST_BATCH, MOST_THREADS, is_tiny, jacobi_eigh
 from tolerances import allowed
 
@@ -51,12 +51,6 @@ def test_residuals_in_units_of_rounding(n, dtype):
     assert (lam - torch.linalg.eigvalsh(R)).abs().max() <= limit
 
 
-def test_the_lower_triangle_is_read():
-    A = matrices.random(50, 3, 3)
-    lam, _ = jacobi_eigh(A)
-    assert torch.allclose(lam, torch.linalg.eigvalsh(A))
-
-
 @pytest.mark.cpu
 @SIDES
 def test_large_batches_take_this_way_and_agree_with_the_other(n, threads):
@@ -89,17 +83,3 @@ def test_a_batch_is_cut_only_where_each_piece_is_worth_a_thread(threads, monkeyp
         lam = eigh(A).eigenvalues
         assert sizes == expected
         assert torch.allclose(lam, torch.linalg.eigvalsh(A), atol=1e-13)
-
-
-def test_gradients_errors_and_broken_matrices_are_as_elsewhere():
-    A = matrices.random_definite(LEAST_BATCH[2], 2, 2).requires_grad_()
-    (gradient,) = torch.autograd.grad(sqrtm(A).sin().sum(), A)
-    B = A.detach()[7].requires_grad_()
-    (alone,) = torch.autograd.grad(sqrtm(B).sin().sum(), B)
-    assert torch.allclose(gradient[7], alone, atol=1e-13)
-    C = A.detach().clone()
-    C[3, 0, 0] = torch.nan
-    with pytest.raises(ValueError, match=r"A\[3\] has NaN"):
-        sqrtm(C)
-    with pytest.raises(torch.linalg.LinAlgError, match=r"A\[0\] has the eigenvalue"):
-        sqrtm(-A.detach())

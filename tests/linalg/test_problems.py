@@ -203,14 +203,13 @@ def test_value_and_gradient_to_the_last_digits(field, name, kind):
         exact = of_digits(problem.digits(*map(oracles.digits, inputs)))
     value, *gradients = value_and_gradients(*inputs)
     assert close(value.to(exact.dtype).reshape(exact.shape), exact, exact.norm())
-    for seed in (20, 30):
-        directions = [matrices.random(*A.shape, dtype=dtype, seed=seed) for A in inputs]
-        if problem.symmetric:
-            directions = list(map(symmetric, directions))
-        slope = oracles.slope(lambda *A: loss_digits(problem.digits(*A), dtype), inputs, directions)
-        pairs = list(zip(gradients, directions, strict=True))
-        along = sum((g.conj() * V).sum().real for g, V in pairs)
-        assert close(along, slope, sum(g.norm() * V.norm() for g, V in pairs))
+    directions = [matrices.random(*A.shape, dtype=dtype, seed=20) for A in inputs]
+    if problem.symmetric:
+        directions = list(map(symmetric, directions))
+    slope = oracles.slope(lambda *A: loss_digits(problem.digits(*A), dtype), inputs, directions)
+    pairs = list(zip(gradients, directions, strict=True))
+    along = sum((g.conj() * V).sum().real for g, V in pairs)
+    assert close(along, slope, sum(g.norm() * V.norm() for g, V in pairs))
     # In float32 it is another matrix: compare with ours, right in float64, at just that one.
     single = [A.to(SINGLE[dtype]) for A in inputs]
     expected = value_and_gradients(*(A.to(dtype) for A in single))

@@ -8,17 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import matrices
-from matrices import TOLERANCE, symmetric
+from matrices import symmetric
 from rootpool.linalg import eigh, inv_sqrtm, logm, newton_schulz, powm, sqrtm, svd
 from tolerances import assert_same_to_rounding
 
 laws = settings(derandomize=True, deadline=None, max_examples=25)
 seeds = st.integers(0, 2**16)
 dtypes = st.sampled_from(matrices.DTYPES)
-# Ratios of eigenvalues up to 1e3, with ties: conditions that a law to 1000 rounding units allows.
-spectra = st.lists(st.floats(1e-3, 1.0) | st.sampled_from([0.5, 1.0]), min_size=1, max_size=7).map(
-    lambda lam: torch.tensor(lam, dtype=torch.float64).sort().values
-)
 
 FUNCTIONS = {
     "sqrtm": sqrtm,
@@ -27,7 +23,6 @@ FUNCTIONS = {
     "powm 0.3": functools.partial(powm, exponent=0.3),
     "newton_schulz": lambda A: newton_schulz(A).root,
 }
-functions = pytest.mark.parametrize("name", FUNCTIONS)
 
 
 def value_and_gradient(function, A, G):
@@ -35,31 +30,6 @@ def value_and_gradient(function, A, G):
     F = function(A)
     (gradient,) = torch.autograd.grad(F, A, G)
     return F.detach(), symmetric(gradient)
-
-
-# The logarithm of a matrix near the identity is small, and as uncertain as the identity is.
-LEAST_SIZE = {"logm": 1.0}
-
-
-def close(got, expected, dtype, factor=1000.0, least=1e-300):
-    scale = expected.double().abs().max().clamp_min(least)
-    assert (got.double() - expected.double()).abs().max() <= factor * TOLERANCE[dtype] * scale
-
-
-@functions
-@laws
-@given(spectra, seeds, dtypes)
-def test_orthogonal_change_of_basis(name, lam, seed, dtype):
-    """f(R A R') = R f(A) R', and the gradient turns with it."""
-    n, function = len(lam), FUNCTIONS[name]
-    A, G = matrices.with_spectrum(lam, seed), matrices.random_symmetric(n, n, seed=seed + 1)
-    R = matrices.orthogonal(n, seed + 2)
-    F, gradient = value_and_gradient(function, A.to(dtype), G.to(dtype))
-    turned = value_and_gradient(
-        function, symmetric(R @ A @ R.mT).to(dtype), symmetric(R @ G @ R.mT).to(dtype)
-    )
-    close(turned[0], R @ F.double() @ R.mT, dtype, least=LEAST_SIZE.get(name, 1e-300))
-    close(turned[1], R @ gradient.double() @ R.mT, dtype)
 
 
 # -------------------------------------------------------------------------------------- company

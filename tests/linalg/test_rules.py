@@ -1,6 +1,5 @@
 import inspect
 import itertools
-import math
 import re
 
 import pytest
@@ -24,7 +23,6 @@ from rootpool.linalg import (
 
 ALL_RULES = [rule() for rule in RULES.values()]
 rules = pytest.mark.parametrize("rule", ALL_RULES, ids=list(RULES))
-spectra = pytest.mark.parametrize("kind", matrices.SPECTRA)
 
 
 def check_contract(rule, lam):
@@ -45,10 +43,9 @@ def check_contract(rule, lam):
 
 
 @rules
-@spectra
-@pytest.mark.parametrize("dtype", matrices.DTYPES)
-def test_contract(rule, kind, dtype):
-    check_contract(rule, matrices.spectrum(kind, dtype))
+def test_contract(rule):
+    for kind, dtype in itertools.product(matrices.SPECTRA, matrices.DTYPES):
+        check_contract(rule, matrices.spectrum(kind, dtype))
 
 
 @settings(max_examples=200, deadline=None)
@@ -65,11 +62,11 @@ def test_contract_holds_for_any_finite_spectrum(rule, values, signs):
 
 
 @pytest.mark.parametrize("rule", [rule for rule in ALL_RULES if rule != Truncated()])
-@pytest.mark.parametrize("kind", ["separated", "clustered", "repeated", "rank-deficient", "graded"])
 @pytest.mark.parametrize("factor", [2.0**-40, 2.0**40])
-def test_scaling_law(rule, kind, factor):
-    lam = matrices.spectrum(kind)
-    assert torch.allclose(rule(factor * lam) * factor, rule(lam), rtol=1e-14)
+def test_scaling_law(rule, factor):
+    for kind in ("separated", "clustered", "repeated", "rank-deficient", "graded"):
+        lam = matrices.spectrum(kind)
+        assert torch.allclose(rule(factor * lam) * factor, rule(lam), rtol=1e-14)
 
 
 @rules
@@ -88,6 +85,12 @@ def test_value_at_a_tie_is_the_documented_one(rule):
     at_tie = eval(formula, {"lam_i": 2.0, **vars(rule)})
     K = rule(torch.tensor([2.0, 2.0], dtype=torch.float64))
     assert K.tolist() == [[0, -at_tie], [at_tie, 0]]
+
+
+def test_truncated_keeps_its_bound_in_every_dtype():
+    tie = torch.ones(2, dtype=torch.float64)
+    assert Truncated(1e39)(tie)[1, 0] == 1e39
+    assert Truncated(1e39)(tie.float())[1, 0] == torch.finfo(torch.float32).max
 
 
 @pytest.mark.parametrize("degree", [0, 1, 2, 5, 100])
@@ -135,11 +138,18 @@ def test_derivative_of_a_series_is_right_at_ties(kind, rule):
     assert torch.allclose(got, expected)
 
 
-def test_degenerate_warns_of_a_loss_that_depends_on_the_basis():
-    A = torch.eye(3, dtype=torch.float64, requires_grad=True)
-    _, U = eigh(A, rule="degenerate")
+@pytest.mark.parametrize("options", [{}, {"rule": "degenerate"}])
+@pytest.mark.parametrize(
+    "loss",
+    [
+        lambda lam, U: U[0, 0] + U[1, 2],
+        lambda lam, U: ((U * (lam * torch.arange(1.0, 4.0).double())) @ U.mT).sum(),
+    ],
+)
+def test_a_loss_that_depends_on_the_basis_is_reported(loss, options):
+    lam, U = eigh(torch.eye(3, dtype=torch.float64, requires_grad=True), **options)
     with pytest.warns(UserWarning, match="basis inside a degenerate eigenspace"):
-        (U[0, 0] + U[1, 2]).backward()
+        loss(lam, U).backward()
 
 
 def test_degenerate_is_silent_and_right_for_a_loss_that_does_not():
@@ -164,27 +174,3 @@ def test_resolve_rule():
     custom = Truncated(bound=3)
     assert resolve_rule(custom) is custom
     assert resolve_rule(torch.outer) is torch.outer
-    with pytest.raises(ValueError, match="unknown gradient rule 'padee'; choose from ordinary, "):
-        resolve_rule("padee")
-    with pytest.raises(TypeError, match="got 3"):
-        resolve_rule(3)
-    with pytest.raises(TypeError, match="Taylor"):
-        resolve_rule(Taylor)
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: Truncated(bound=0), "Truncated.bound must be positive and finite, got 0"),
-        (lambda: Truncated(bound=math.inf), "Truncated.bound"),
-        (lambda: Taylor(degree=-1), "Taylor.degree must be an integer >= 0, got -1"),
-        (lambda: Pade(degree=0), "Pade.degree must be an integer >= 1"),
-        (lambda: Pade(degree=1.5), "Pade.degree"),
-        (lambda: PowerIteration(iterations=0), "PowerIteration.iterations"),
-        (lambda: Lorentzian(broadening=-1), "Lorentzian.broadening"),
-        (lambda: Degenerate(tolerance=0), "Degenerate.tolerance"),
-    ],
-)
-def test_impossible_parameters(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()

@@ -46,47 +46,7 @@ def test_small_components_keep_their_digits():
     )
 
 
-def test_a_tie_across_the_cut_has_no_derivative():
-    A = torch.stack([torch.diag(torch.tensor([1.0, 2.0, 3.0])), torch.eye(3)]).requires_grad_()
-    P = leading_projector(A, 2)
-    assert torch.allclose(P @ P, P, atol=1e-6)
-    message = r"leading subspace of A\[1\] has no derivative, because eigenvalues .* \(1 and 1\); choose k"
-    with pytest.raises(torch.linalg.LinAlgError, match=message):
-        P.sum().backward()
-    gradient = torch.func.grad(lambda A: leading_projector(A, 2).sum())
-    assert matrices.refused(lambda: gradient(A[1].detach()))
-    X = torch.cat([torch.eye(3), -torch.eye(3)]).requires_grad_()
-    V = principal_subspace(X, 1)
-    with pytest.raises(torch.linalg.LinAlgError, match="singular values on both sides of the cut"):
-        (V @ V.mT)[0, 1].backward()
-    X = torch.tensor([[1.0, 0, 0], [-1.0, 0, 0]]).requires_grad_()  # rank one
-    V = principal_subspace(X, 2)
-    with pytest.raises(torch.linalg.LinAlgError, match="singular values on both sides of the cut"):
-        (V @ V.mT)[0, 1].backward()
-
-
 def test_a_loss_of_the_basis_is_reported():
     X = matrices.random(6, 4).requires_grad_()
     with pytest.warns(UserWarning, match="depends on the basis inside the principal subspace"):
         principal_subspace(X, 2)[0, 0].backward()
-
-
-def test_third_derivative_of_the_basis_is_refused():
-    def loss(X):
-        V = principal_subspace(X, 2)
-        return (V @ V.mT).sin().sum()
-
-    third = torch.func.jacrev(torch.func.hessian(loss))
-    with pytest.raises(RuntimeError, match="third derivatives of principal_subspace are not impl"):
-        third(matrices.random(4, 3))
-
-
-def test_bad_input():
-    with pytest.raises(ValueError, match=r"leading_projector expects k of at most 3 .*, got 4"):
-        leading_projector(torch.eye(3), 4)
-    with pytest.raises(ValueError, match="k must be an integer >= 1, got 0"):
-        principal_subspace(torch.eye(3), 0)
-    with pytest.raises(ValueError, match="principal_subspace expects k of at most 2"):
-        principal_subspace(torch.zeros(2, 5), 3)
-    with pytest.raises(ValueError, match="leading_projector expects symmetric matrices"):
-        leading_projector(torch.triu(torch.ones(3, 3)), 1)

@@ -61,24 +61,3 @@ def test_the_method_of_all_covariances_is_changed_together():
         "gap",
     ]
     assert str(pool.method) == "SVDPade(degree=100)"
-    with pytest.raises(ValueError, match="'gap' averages features"):
-        pool.method = "gap"
-
-
-def test_stage_that_is_not_there():
-    pool = BranchPool(branches())
-    with pytest.raises(ValueError, match=r"stage 'blocks.4', got a dictionary of 'early'"):
-        pool({"early": maps()["early"]})
-    with pytest.raises(ValueError, match=r"stage 'early', got a sequence of 2 maps"):
-        pool(list(maps().values()))
-    with pytest.raises(ValueError, match=r"stage 2, got a sequence of 2 maps"):
-        BranchPool([(2, CovariancePool(5))])(list(maps().values()))
-    with pytest.raises(ValueError, match=r"stage 'early', got Tensor; let the backbone"):
-        pool(maps()["early"])
-
-
-def test_branches_that_cannot_be():
-    with pytest.raises(ValueError, match=r"at least one \(stage, pooling\) branch, got none"):
-        BranchPool([])
-    with pytest.raises(TypeError, match=r"stage 'early' must be a module with out_features"):
-        BranchPool([("early", nn.Flatten())])

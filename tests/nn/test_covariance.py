@@ -2,7 +2,7 @@ import pytest
 import torch
 
 import matrices
-from rootpool.nn import covariance, covariance_pool
+from rootpool.nn import covariance
 
 
 @pytest.mark.parametrize("shape", [(2, 4, 9), (2, 4, 3, 3), (1, 3, 1), (0, 3, 5), (2, 1, 4)])
@@ -30,30 +30,9 @@ def test_gradient_dtype_and_layout():
     assert torch.allclose(covariance(Y), covariance(Y.contiguous()))
 
 
-def test_bad_input():
-    with pytest.raises(ValueError, match=r"covariance expects features .* got \(3,\)"):
-        covariance(torch.zeros(3))
-    with pytest.raises(ValueError, match=r"one channel and one position, got \(1, 3, 0, 2\)"):
-        covariance(torch.zeros(1, 3, 0, 2))
-
-
 def test_a_constant_map_has_no_covariance():
     X = torch.full((2, 3, 7), 0.1) * torch.tensor([1.0, 3e38])[:, None, None]
     assert (covariance(X) == 0).all()
-
-
-def test_squares_beyond_the_range_are_an_error():
-    X = torch.randn(3, 2, 5, generator=torch.Generator().manual_seed(0))
-    X[1] *= 1e25
-    with pytest.raises(
-        torch.linalg.LinAlgError,
-        match=r"the covariance overflowed torch.float32 for features\[1\]; divide the",
-    ):
-        covariance(X)
-    assert covariance(X.double()).isfinite().all()
-    with pytest.raises(torch.linalg.LinAlgError, match=r"overflowed .* for features\[1\]"):
-        covariance_pool(X, "covariance")  # computed in float64, but float32 comes out
-    assert covariance_pool(X, "isqrt-cov").isfinite().all()
 
 
 def test_broken_features_pass_through():

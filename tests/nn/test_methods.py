@@ -11,14 +11,9 @@ import oracles
 from matrices import relative_error
 from rootpool.nn import (
     METHODS,
-    SVDPI,
     ISqrtCov,
-    MatrixLog,
     MatrixPower,
-    MinimaxRoot,
     NewtonFused,
-    PlainCovariance,
-    SignedSqrt,
     SVDNewton,
     SVDPade,
     SVDTaylor,
@@ -77,8 +72,6 @@ def test_names_by_source():
     assert method_names(*SOURCES) == list(METHODS)
     assert "svd-pade" in method_names("paper")
     assert "svd-pade" not in method_names("baseline", "ours")
-    with pytest.raises(ValueError, match="unknown source 'papers'; did you mean paper"):
-        method_names("papers")
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -168,12 +161,6 @@ def test_baselines_by_their_definitions(shape):
     assert torch.allclose(torch.linalg.matrix_exp(pool("log")), P + ridge)
 
 
-@pytest.mark.parametrize("method", [MatrixLog(), MatrixPower(0.7), PlainCovariance(), SignedSqrt()])
-def test_gradients_of_baselines(method):
-    X = features(2, 3, 5).requires_grad_()
-    assert torch.autograd.gradcheck(lambda X: covariance_pool(X, method), X)
-
-
 def test_signed_sqrt_at_dead_channels():
     """They get no gradient, and the others that which they have without them."""
     X, G = features(1, 3, 5), matrices.random_symmetric(1, 3, 3, seed=1)
@@ -190,39 +177,3 @@ def test_resolve_method():
     custom = SVDTrunc(bound=1e8)
     assert resolve_method(custom) is custom
     assert resolve_method("svd-trunc", bound=1e8) == custom
-    with pytest.raises(ValueError, match="unknown method 'svd-padee'; did you mean svd-pade"):
-        resolve_method("svd-padee")
-    with pytest.raises(ValueError, match=r"options of svd-trunc are bound; got {'degree': 3}"):
-        resolve_method("svd-trunc", degree=3)
-    with pytest.raises(TypeError, match=r"options go with the name of a method; SVDTrunc"):
-        resolve_method(custom, bound=1e9)
-    with pytest.raises(TypeError, match=r"a name in METHODS or a Method, got <class"):
-        resolve_method(SVDTrunc)
-    with pytest.raises(ValueError, match=r"'gap' averages features .*use AveragePool"):
-        resolve_method("gap")
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: SVDTrunc(bound=-1), "bound must be positive"),
-        (lambda: SVDTaylor(degree=-1), "degree must be an integer >= 0"),
-        (lambda: SVDPade(degree=0), "degree must be an integer >= 1"),
-        (lambda: SVDPI(iterations=0), "iterations must be an integer >= 1"),
-        (lambda: SVDTopN(count=0), "must be an integer >= 1, got 0"),
-        (lambda: SVDNewton(iterations=0), "SVDNewton.iterations must be an integer >= 1, got 0"),
-        (lambda: MinimaxRoot(steps=0), "Minimax.steps must be an integer >= 1, got 0"),
-        (lambda: MinimaxRoot(lower=1.0), "Minimax.lower must lie between 0 and 1, got 1.0"),
-        (lambda: ISqrtCov(iterations=2.5), "ISqrtCov.iterations must be an integer >= 1, got 2.5"),
-        (lambda: MatrixLog(ridge=0), "MatrixLog.ridge must be positive"),
-        (lambda: MatrixPower(exponent=-0.5), "MatrixPower.exponent must be positive"),
-    ],
-)
-def test_impossible_parameters(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()
-
-
-def test_minimax_says_that_an_eigenvalue_is_below_zero():
-    with pytest.raises(torch.linalg.LinAlgError, match=r"eigenvalues below zero.*use isqrt-cov"):
-        METHODS["minimax"]()(torch.diag(torch.tensor([1.0, -0.01])))

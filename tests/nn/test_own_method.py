@@ -63,10 +63,7 @@ def test_it_rides_the_fused_path_without_being_registered(shape, monkeypatch):
 
 def test_tracers_know_it_once_it_is_registered(registered):
     method = SVDLorentz(None, 'a "quoted" label', True)
-    torch._dynamo.reset()
     X = matrices.random(2, 5, 4)
-    compiled = torch.compile(covariance_pool, fullgraph=True, backend="aot_eager")
-    assert relative_error(gradient(X, method, compiled), gradient(X, method)) < 1e-12
     program = torch.export.export(CovariancePool(5, method), (X,))
     assert torch.allclose(program.module()(X), covariance_pool(X, method))
 

@@ -35,29 +35,42 @@ def images(*shape, seed=0):
 
 
 @pytest.mark.parametrize("method", ALL)
-def test_every_parameter_gets_a_finite_gradient(method):
+def test_the_gradient_of_every_parameter_is_the_slope_of_the_loss(method):
     torch.manual_seed(0)
-    network = Network(method)
-    loss = nn.functional.cross_entropy(network(images(4, 3, 7, 7)), torch.arange(4))
-    loss.backward()
-    for name, parameter in network.named_parameters():
-        assert parameter.grad.isfinite().all(), name
-        assert parameter.grad.abs().sum() > 0, name
+    network = Network(method).double()
+    parameters, X = list(network.parameters()), images(4, 3, 7, 7).double()
+
+    def loss(step=0.0):
+        with torch.no_grad():
+            for parameter, g in zip(parameters, gradients, strict=True):
+                parameter += step * g
+        return nn.functional.cross_entropy(network(X), torch.arange(4))
+
+    gradients = [torch.zeros_like(p) for p in parameters]
+    gradients = torch.autograd.grad(loss(), parameters)
+    assert all(g.abs().sum() > 0 for g in gradients)
+    size = float(sum(g.square().sum() for g in gradients))
+    step = 1e-6 / size**0.5
+    slope = (loss(step) - loss(-2 * step)).item() / (2 * step)
+    # Rules and iterations approximate, and gradients as published may be far off.
+    assert "published" in method or abs(slope / size - 1) < 1e-3
 
 
 @pytest.mark.parametrize("method", ALL)
-def test_shapes_and_out_features(method):
-    X = images(2, 5, 3, 4)
-    for output in ("triangle", "matrix"):
-        pool = make_pool(5, method, output=output)
-        out = pool(X)
-        assert out.flatten(1).shape == (2, pool.out_features)
-        assert out.dtype == torch.float32
-        assert torch.allclose(pool(X.flatten(2)), out)
+def test_forms_of_the_output(method):
+    X = matrices.random(2, 5, 3, 4)
+    forms = {
+        form: make_pool(5, method, output=form) for form in ("matrix", "triangle", "isometric")
+    }
+    out = {form: pool(X) for form, pool in forms.items()}
+    for form, pool in forms.items():
+        assert out[form].flatten(1).shape == (2, pool.out_features)
+        assert torch.allclose(pool(X.flatten(2)), out[form])
+        assert pool(X.float()).dtype == torch.float32
     if method != "gap":
-        triangle = CovariancePool(5, method)(X)
-        matrix = CovariancePool(5, method, output="matrix")(X)
-        assert torch.allclose(to_triangle(matrix), triangle)
+        Q, v = out["matrix"], out["isometric"]
+        assert torch.allclose(to_triangle(Q), out["triangle"])
+        assert torch.allclose(v @ v.mT, torch.einsum("aij,bij->ab", Q, Q), rtol=1e-12)
 
 
 def test_reduction_is_that_of_the_paper():
@@ -86,28 +99,12 @@ def test_method_can_be_changed_on_a_live_module():
     fresh.load_state_dict(before)  # trained with one method, loaded with another
 
 
-def test_change_that_would_change_the_features_is_refused():
-    pool = CovariancePool(4)
-    with pytest.raises(ValueError, match="'gap' averages features"):
-        pool.method = "gap"
-    with pytest.raises(ValueError, match="unknown method 'svd'"):
-        pool.method = "svd"
-    assert str(pool.method) == "Exact()"
-    average = AveragePool(4)
-    with pytest.raises(
-        ValueError, match=r"cannot change average pooling to exact: the number of f"
-    ):
-        average.method = "exact"
-
-
 def test_average_pooling():
     X = images(2, 5, 3, 4)
     assert torch.allclose(AveragePool(5)(X), X.mean((2, 3)))
     assert AveragePool(5, reduction=3).out_features == 3
     assert isinstance(make_pool(5, "gap"), AveragePool)
     assert resolve_pool("gap") == "gap"
-    with pytest.raises(ValueError, match=r"gap has no options, got {'degree': 3}"):
-        resolve_pool("gap", degree=3)
 
 
 @pytest.mark.parametrize("method", ["exact", "isqrt-cov"])
@@ -146,41 +143,3 @@ def operators(program) -> set[str]:
 def test_other_methods_export_as_operators_of_ours():
     program = torch.export.export(Network("exact").eval(), (images(2, 3, 7, 7),))
     assert any("rootpool" in name for name in operators(program))
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: CovariancePool(0), "in_channels must be a positive integer, got 0"),
-        (lambda: CovariancePool(4, reduction=2.5), "reduction must be a positive integer, got 2.5"),
-        (
-            lambda: CovariancePool(4, compute_dtype=torch.float16),
-            "compute_dtype must be torch.float32",
-        ),
-        (
-            lambda: CovariancePool(4, output="vector"),
-            "output must be one of triangle, isometric, matrix",
-        ),
-        (
-            lambda: CovariancePool(4, "svd-padee"),
-            "unknown method 'svd-padee'; did you mean svd-pade",
-        ),
-    ],
-)
-def test_impossible_settings(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()
-
-
-def test_bad_features():
-    pool = CovariancePool(4)
-    with pytest.raises(ValueError, match=r"expects 4 channels, .* got \(2, 3, 5, 5\)"):
-        pool(torch.zeros(2, 3, 5, 5))
-    with pytest.raises(ValueError, match=r"expects 4 channels"):
-        pool(torch.zeros(3))
-    X = torch.zeros(2, 4, 5, 5)
-    X[1, 2, 3, 3] = torch.inf
-    with pytest.raises(
-        ValueError, match=r"features\[1\] has NaN or infinite entries: the features"
-    ):
-        pool(X)

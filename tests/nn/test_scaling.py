@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import matrices
-from rootpool.nn import METHODS, CovariancePool, Length, covariance_pool, make_pool
+from rootpool.nn import Length, make_pool
 
 
 @pytest.mark.parametrize("power", [1.0, 0.5, 2.0])
@@ -50,32 +50,6 @@ def test_pooling_is_scaled_as_one_vector_per_sample(method, output):
     expected = torch.stack([4 * sample / sample.norm() for sample in plain(X)])
     assert scaled.out_features == plain.out_features
     assert torch.allclose(scaled(X), expected, rtol=1e-5)
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_isometric_output_has_the_inner_product_of_the_matrices(method):
-    X = matrices.random(2, 5, 4, 4)
-    Q = covariance_pool(X, method, output="matrix")
-    v = covariance_pool(X, method, output="isometric")
-    assert v.shape == (2, 15)
-    assert torch.allclose(v @ v.mT, torch.einsum("aij,bij->ab", Q, Q), rtol=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: Length(0.0), r"Length.length must be positive and finite, got 0.0"),
-        (lambda: Length(power=-1.0), r"Length.power must be positive and finite, got -1.0"),
-    ],
-)
-def test_impossible_scalings(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()
-
-
-def test_a_bare_number_is_no_scaling():
-    with pytest.raises(TypeError, match=r"scaling must be a Scaling, such as Length\(4.0\)"):
-        CovariancePool(4, scaling=4.0)
 
 
 @pytest.mark.parametrize("exponent", [-1000, -100, 100, 1000])

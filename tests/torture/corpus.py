@@ -43,6 +43,29 @@ def integer(g: torch.Generator, low: int, high: int) -> int:
     return int(torch.randint(low, high + 1, (), generator=g))
 
 
+def small(g: torch.Generator, low: int, high: int) -> float:
+    return 10.0 ** -integer(g, low, high)
+
+
+def shuffled(x: Tensor, g: torch.Generator) -> Tensor:
+    return x[torch.randperm(len(x), generator=g)]
+
+
+def some(n: int, g: torch.Generator) -> Tensor:
+    """Indices, of which half are repeated."""
+    return torch.randint(max(1, n // 2), (n,), generator=g)
+
+
+def falling(n: int, decades: int) -> Tensor:
+    return 10 ** -torch.linspace(0, decades, n, dtype=torch.float64)
+
+
+def all_but_one(n: int, others: float, first: float) -> Tensor:
+    lam = torch.full((n,), others, dtype=torch.float64)
+    lam[0] = first
+    return lam
+
+
 # --------------------------------------------------------------------------------------------------
 # Matrices: from a spectrum in general position, and by name
 
@@ -55,15 +78,6 @@ def with_spectrum(spectrum: Callable[[int, torch.Generator], Tensor]) -> Make:
     return make
 
 
-def graded(n: int, g: torch.Generator) -> Tensor:
-    return 10 ** -torch.linspace(0, integer(g, 1, 30), n, dtype=torch.float64)
-
-
-def clustered(n: int, g: torch.Generator) -> Tensor:
-    width = 10.0 ** -integer(g, 3, 16)
-    return torch.randint(1, 4, (n,), generator=g) / 3 + width * uniform(g, n)
-
-
 def rank_deficient(n: int, g: torch.Generator) -> Tensor:
     lam = uniform(g, n) + 0.1
     lam[integer(g, 0, n) :] = 0
@@ -71,19 +85,7 @@ def rank_deficient(n: int, g: torch.Generator) -> Tensor:
 
 
 def low_rank_plus_noise(n: int, g: torch.Generator) -> Tensor:
-    return rank_deficient(n, g) + 10.0 ** -integer(g, 5, 25)
-
-
-def one_small(n: int, g: torch.Generator) -> Tensor:
-    lam = torch.ones(n, dtype=torch.float64)
-    lam[0] = 10.0 ** -integer(g, 1, 20)
-    return lam
-
-
-def one_large(n: int, g: torch.Generator) -> Tensor:
-    lam = torch.full((n,), 10.0 ** -integer(g, 1, 20), dtype=torch.float64)
-    lam[0] = 1
-    return lam
+    return rank_deficient(n, g) + small(g, 5, 25)
 
 
 def indices(n: int) -> Tensor:
@@ -100,7 +102,7 @@ def wilkinson(n: int) -> Tensor:
 def glued_wilkinson(n: int, g: torch.Generator) -> Tensor:
     """Copies of W5+ joined by tiny entries: clusters that have defeated tridiagonal eigensolvers."""
     A = torch.zeros(n, n, dtype=torch.float64)
-    glue = 10.0 ** -integer(g, 4, 15)
+    glue = small(g, 4, 15)
     for k in range(0, n, 5):
         size = min(5, n - k)
         A[k : k + size, k : k + size] = wilkinson(size) + 2 * torch.eye(size)
@@ -114,21 +116,7 @@ def kahan(n: int, g: torch.Generator) -> Tensor:
     s = 0.5 + 0.49 * float(uniform(g, 1))
     K = torch.eye(n, dtype=torch.float64) - math.sqrt(1 - s * s) * torch.ones(n, n).double().triu(1)
     K = K * s ** (indices(n) - 1).unsqueeze(-1)
-    return symmetric(
-        K.mT @ K
-    )  # products round differently on both sides of the diagonal on some CPUs
-
-
-def hilbert(n: int, g: torch.Generator) -> Tensor:
-    i = indices(n)
-    return 1 / (i.unsqueeze(-1) + i - 1)
-
-
-def permuted(diagonal: Callable[[int, torch.Generator], Tensor]) -> Make:
-    def make(n: int, g: torch.Generator) -> Tensor:
-        return torch.diag(diagonal(n, g)[torch.randperm(n, generator=g)])
-
-    return make
+    return symmetric(K.mT @ K)  # on some CPUs products round differently on both sides
 
 
 def swaps(n: int, g: torch.Generator) -> Tensor:
@@ -155,16 +143,6 @@ def of_dead_channels(n: int, g: torch.Generator) -> Tensor:
     return symmetric(X @ X.mT)
 
 
-def brownian(n: int, g: torch.Generator) -> Tensor:
-    i = indices(n)
-    return torch.minimum(i.unsqueeze(-1), i)
-
-
-def correlated(n: int, g: torch.Generator) -> Tensor:
-    i = indices(n)
-    return (1 - 10.0 ** -integer(g, 1, 12)) ** (i.unsqueeze(-1) - i).abs()
-
-
 def laplacian(n: int, g: torch.Generator) -> Tensor:
     """Of a path: singular with an exactly known null vector, eigenvalues pair up towards both ends."""
     off = torch.ones(n - 1, dtype=torch.float64)
@@ -174,38 +152,38 @@ def laplacian(n: int, g: torch.Generator) -> Tensor:
 
 def arrowhead(n: int, g: torch.Generator) -> Tensor:
     A = torch.diag(1 + uniform(g, n))
-    A[0, 1:] = A[1:, 0] = 10.0 ** -integer(g, 1, 18)
+    A[0, 1:] = A[1:, 0] = small(g, 1, 18)
     return A
-
-
-def widely_graded_diagonal(n: int, g: torch.Generator) -> Tensor:
-    return 10 ** (-300 * uniform(g, n))
 
 
 MATRICES: dict[str, Make] = {
     "separated": with_spectrum(lambda n, g: indices(n)),
     "random": with_spectrum(lambda n, g: uniform(g, n)),
-    "graded": with_spectrum(graded),
-    "clustered": with_spectrum(clustered),
+    "graded": with_spectrum(lambda n, g: falling(n, integer(g, 1, 30))),
+    "clustered": with_spectrum(
+        lambda n, g: torch.randint(1, 4, (n,), generator=g) / 3 + small(g, 3, 16) * uniform(g, n)
+    ),
     "repeated": with_spectrum(lambda n, g: torch.randint(1, 4, (n,), generator=g).double()),
     "rank 0 ... n": with_spectrum(rank_deficient),
     "low rank + noise": with_spectrum(low_rank_plus_noise),
-    "one small": with_spectrum(one_small),
-    "one large": with_spectrum(one_large),
+    "one small": with_spectrum(lambda n, g: all_but_one(n, 1.0, small(g, 1, 20))),
+    "one large": with_spectrum(lambda n, g: all_but_one(n, small(g, 1, 20), 1.0)),
     "indefinite": with_spectrum(lambda n, g: normal(g, n)),
     "zero": lambda n, g: torch.zeros(n, n, dtype=torch.float64),
     "identity": lambda n, g: torch.eye(n, dtype=torch.float64),
     "swaps": swaps,
-    "permuted diagonal": permuted(lambda n, g: indices(n).fmod(4)),
-    "wide diagonal": permuted(widely_graded_diagonal),
+    "permuted diagonal": lambda n, g: torch.diag(shuffled(indices(n).fmod(4), g)),
+    "wide diagonal": lambda n, g: torch.diag(10 ** (-300 * uniform(g, n))),
     "integer Gram": integer_gram,
     "all ones": lambda n, g: torch.ones(n, n, dtype=torch.float64),
-    "Hilbert": hilbert,
+    "Hilbert": lambda n, g: 1 / (indices(n).unsqueeze(-1) + indices(n) - 1),
     "Kahan": kahan,
     "Wilkinson": lambda n, g: wilkinson(n),
     "glued Wilkinson": glued_wilkinson,
-    "Brownian": brownian,
-    "correlated": correlated,
+    "Brownian": lambda n, g: torch.minimum(indices(n).unsqueeze(-1), indices(n)),
+    "correlated": lambda n, g: (
+        (1 - small(g, 1, 12)) ** (indices(n).unsqueeze(-1) - indices(n)).abs()
+    ),
     "Laplacian": laplacian,
     "arrowhead": arrowhead,
     "dead channels": of_dead_channels,
@@ -216,28 +194,10 @@ MATRICES: dict[str, Make] = {
 # Feature maps, (d, N)
 
 
-def one_hot(d: int, N: int, g: torch.Generator) -> Tensor:
-    return torch.eye(d, dtype=torch.float64)[torch.randint(d, (N,), generator=g)].mT
-
-
 def spike(d: int, N: int, g: torch.Generator) -> Tensor:
     X = torch.zeros(d, N, dtype=torch.float64)
     X[integer(g, 0, d - 1), integer(g, 0, N - 1)] = 1
     return X
-
-
-def dead_channel(d: int, N: int, g: torch.Generator) -> Tensor:
-    X = normal(g, d, N)
-    X[integer(g, 0, d - 1)] = 0
-    return X
-
-
-def duplicate_channels(d: int, N: int, g: torch.Generator) -> Tensor:
-    return normal(g, d, N)[torch.randint(max(1, d // 2), (d,), generator=g)]
-
-
-def duplicate_positions(d: int, N: int, g: torch.Generator) -> Tensor:
-    return normal(g, d, N)[:, torch.randint(max(1, N // 2), (N,), generator=g)]
 
 
 def low_rank(d: int, N: int, g: torch.Generator) -> Tensor:
@@ -252,24 +212,23 @@ def orthogonal_rows(d: int, N: int, g: torch.Generator) -> Tensor:
     return torch.cat([Q, torch.zeros(N, d, dtype=torch.float64)], 1)[:, :d].mT
 
 
-def graded_channels(d: int, N: int, g: torch.Generator) -> Tensor:
-    scale = 10 ** -torch.linspace(0, integer(g, 1, 12), d, dtype=torch.float64)
-    return normal(g, d, N) * scale.unsqueeze(-1)
-
-
 FEATURES: dict[str, Make] = {
     "Gaussian": lambda d, N, g: normal(g, d, N),
     "ReLU": lambda d, N, g: normal(g, d, N).relu(),
     "zero": lambda d, N, g: torch.zeros(d, N, dtype=torch.float64),
     "constant": lambda d, N, g: normal(g, d, 1).expand(d, N).clone(),
-    "one-hot": one_hot,
+    "one-hot": lambda d, N, g: torch.eye(d).double()[:, torch.randint(d, (N,), generator=g)],
     "spike": spike,
-    "dead channel": dead_channel,
-    "duplicate channels": duplicate_channels,
-    "duplicate positions": duplicate_positions,
+    "dead channel": lambda d, N, g: (
+        normal(g, d, N) * (torch.arange(d) != integer(g, 0, d - 1)).unsqueeze(-1)
+    ),
+    "duplicate channels": lambda d, N, g: normal(g, d, N)[some(d, g)],
+    "duplicate positions": lambda d, N, g: normal(g, d, N)[:, some(N, g)],
     "low rank": low_rank,
     "orthogonal rows": orthogonal_rows,
-    "graded channels": graded_channels,
+    "graded channels": lambda d, N, g: (
+        normal(g, d, N) * falling(d, integer(g, 1, 12)).unsqueeze(-1)
+    ),
     "graded entries": lambda d, N, g: normal(g, d, N) * 10 ** (-20 * uniform(g, d, N)),
     "large offset": lambda d, N, g: normal(g, d, N) + 10.0 ** integer(g, 1, 6),
     "integers": lambda d, N, g: torch.randint(-2, 3, (d, N), generator=g).double(),

@@ -31,16 +31,13 @@ from .corpus import times_power_of_two
 from .linalg_checks import (
     MatrixBatch,
     back,
+    exp_along,
     one,
     only_symmetry,
     semidefinite,
     symmetry,
     unit,
 )
-
-
-def eye(batch: MatrixBatch) -> Tensor:
-    return torch.eye(batch.n, dtype=torch.float64)
 
 
 def inner(A: Tensor, B: Tensor) -> Tensor:
@@ -73,13 +70,9 @@ def exp_value(batch: MatrixBatch, outputs: Outputs) -> Figures:
 
 
 def exp_gradient(batch: MatrixBatch, outputs: Outputs, upstream: Upstream, Y: Tensor) -> Figures:
-    """``exp [[A, S], [0, A]]`` has the derivative above."""
-    n, S = batch.n, symmetric(upstream[0].double())
+    S = symmetric(upstream[0].double())
     A = torch.where(moderate(batch)[:, None, None], batch.input.double(), 0)
-    block = torch.zeros(len(batch), 2 * n, 2 * n, dtype=torch.float64)
-    block[:, :n, :n] = block[:, n:, n:] = A
-    block[:, :n, n:] = S
-    D = torch.linalg.matrix_exp(block)[:, :n, n:]
+    D = exp_along(A, S)
     scale = batch.n * batch.eps * (1 + size(A)) * size(torch.linalg.matrix_exp(A)) * size(S)
     figures = where(moderate(batch), {"|Y - dexp(A)[S]|": ratio(Y.double() - D, scale)})
     return {**symmetry(batch, Y), **figures}
@@ -117,11 +110,15 @@ def sums(batch: MatrixBatch, proper: bool) -> Tensor:
     return s[:, 1] + torch.where(negative, -s[:, 0], s[:, 0])
 
 
-def polar_status(proper: bool, batch: MatrixBatch) -> Tensor:
-    least = sums(batch, proper)
+def divides_by(least: Tensor, batch: MatrixBatch) -> Tensor:
+    """Status of a derivative that divides by a number, which may be round-off."""
     clear = least > 20 * batch.level
     exponent = -(batch.exponent + torch.where(clear, least, 1).clamp_max(1e30).log2())
     return torch.where(clear, limit(exponent, batch, margin=16).clamp_max(MAY), MAY)
+
+
+def polar_status(proper: bool, batch: MatrixBatch) -> Tensor:
+    return divides_by(sums(batch, proper), batch)
 
 
 def polar_value(proper: bool, batch: MatrixBatch, outputs: Outputs) -> Figures:
@@ -159,14 +156,7 @@ def cut_status(values: Tensor, batch: MatrixBatch) -> Tensor:
     cut = batch.n - kept(batch)
     if cut == 0:
         return torch.full((len(batch),), MUST)
-    gap = values[:, cut] - values[:, cut - 1]
-    clear = gap > 20 * batch.level
-    exponent = -(batch.exponent + torch.where(clear, gap, 1).log2())
-    return torch.where(clear, limit(exponent, batch, margin=16).clamp_max(MAY), MAY)
-
-
-def projector_status(batch: MatrixBatch) -> Tensor:
-    return cut_status(batch.lam, batch)
+    return divides_by(values[:, cut] - values[:, cut - 1], batch)
 
 
 def projector_value(batch: MatrixBatch, outputs: Outputs) -> Figures:
@@ -345,7 +335,7 @@ FUNCTION_CHECKS = {
         lambda batch, A: (leading_projector(A, kept(batch)),),
         projector_value,
         projector_gradient,
-        gradient_status=projector_status,
+        gradient_status=lambda batch: cut_status(batch.lam, batch),
         company=True,
     ),
     "principal_subspace": Check(

@@ -240,6 +240,13 @@ def _log_of(batch: MatrixBatch, L: Tensor) -> tuple[Tensor, Tensor]:
     return L.double() - shift[:, None, None] * eye, 1 + size(L)
 
 
+def exp_along(A: Tensor, E: Tensor) -> Tensor:
+    """The derivative of the exponential along E: the corner of ``exp [[A, E], [0, A]]``."""
+    n = A.shape[-1]
+    block = torch.cat([torch.cat([A, E], -1), torch.cat([0 * A, A], -1)], -2)
+    return torch.linalg.matrix_exp(block)[:, :n, n:]
+
+
 def log_value(batch: MatrixBatch, outputs: Outputs) -> Figures:
     L, length = _log_of(batch, outputs[0])
     residual = torch.linalg.matrix_exp(L) - batch.R
@@ -247,14 +254,11 @@ def log_value(batch: MatrixBatch, outputs: Outputs) -> Figures:
 
 
 def log_gradient(batch: MatrixBatch, outputs: Outputs, upstream: Upstream, Y: Tensor) -> Figures:
-    """``exp [[L, Y], [0, L]]`` has the derivative of exp along Y above: it must be S."""
+    """The derivative of exp along Y must be S."""
     L, length = _log_of(batch, outputs[0])
     raw, Y = Y, back(batch, Y, -1)
-    n, strength = batch.n, size(Y)
-    block = torch.zeros(len(batch), 2 * n, 2 * n, dtype=torch.float64)
-    block[:, :n, :n] = block[:, n:, n:] = L
-    block[:, :n, n:] = Y / strength[:, None, None]
-    D = torch.linalg.matrix_exp(block)[:, :n, n:] * strength[:, None, None]
+    strength = size(Y)
+    D = exp_along(L, Y / strength[:, None, None]) * strength[:, None, None]
     scale = unit(batch, length * strength * size(batch.R), degree=0)
     return {
         **symmetry(batch, raw),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -15,13 +16,10 @@ from rootpool.linalg import from_triangle, svd, triangle_weights
 from rootpool.nn import (
     METHODS,
     WHITENING_METHODS,
-    CholeskyWhitening,
     MatrixLog,
-    NewtonWhitening,
     SpectralRoot,
     SVDTopN,
     Whitening,
-    WhiteningMethod,
     covariance_pool,
     make_pool,
 )
@@ -148,32 +146,32 @@ def isqrt_value(
     return {"|Q - Q by numbers|": ratio(Q - expected, scale)}
 
 
-def covariance_value(compute: torch.dtype, batch: FeatureBatch, outputs: Outputs) -> Figures:
-    P = times_power_of_two(outputs[0], -2 * batch.exponent)
-    return {
-        "|P - AA'|": ratio(
-            P - batch.covariance,
-            offset(batch, compute) + unit(batch, compute, size(batch.covariance), degree=2),
-        )
-    }
+def same(Q: Tensor) -> Tensor:
+    return Q
+
+
+def plain_value(
+    inverse: Callable[[Tensor], Tensor],
+    degree: int,
+    compute: torch.dtype,
+    batch: FeatureBatch,
+    outputs: Outputs,
+) -> Figures:
+    """A result that scales like ``X^degree``, from which ``inverse`` gives back the covariance."""
+    Q = times_power_of_two(outputs[0], -degree * batch.exponent)
+    scale = offset(batch, compute) + unit(batch, compute, size(batch.covariance), degree=degree)
+    return {"|f(Q) - P|": ratio(inverse(Q) - batch.covariance, scale)}
+
+
+def average_value(compute: torch.dtype, batch: FeatureBatch, outputs: Outputs) -> Figures:
+    mean = times_power_of_two(outputs[0], -batch.exponent)
+    return {"|x - mean|": ratio(mean - batch.R.mean(-1), unit(batch, compute, size(batch.R)))}
 
 
 def offset(batch: FeatureBatch, compute: torch.dtype) -> Tensor:
     """What rounding features far from zero to a coarser dtype adds to a covariance."""
     coarser = torch.finfo(compute).eps if torch.finfo(compute).eps > batch.eps else 0.0
     return batch.n * coarser * size(batch.R) * (size(batch.A) + coarser * size(batch.R))
-
-
-def power_value(compute: torch.dtype, batch: FeatureBatch, outputs: Outputs) -> Figures:
-    Q = times_power_of_two(outputs[0], -batch.exponent)
-    scale = offset(batch, compute) + unit(batch, compute, size(batch.covariance))
-    return {"|QQ - P|": ratio(Q @ Q - batch.covariance, scale)}
-
-
-def signed_value(compute: torch.dtype, batch: FeatureBatch, outputs: Outputs) -> Figures:
-    Q = times_power_of_two(outputs[0], -batch.exponent)
-    scale = offset(batch, compute) + unit(batch, compute, size(batch.covariance))
-    return {"|Q|Q| - P|": ratio(Q * Q.abs() - batch.covariance, scale)}
 
 
 def log_value(compute: torch.dtype, batch: FeatureBatch, outputs: Outputs) -> Figures:
@@ -200,11 +198,6 @@ def seb_value(compute: torch.dtype, batch: FeatureBatch, outputs: Outputs) -> Fi
     # The exponential feels a relative error of large eigenvalues.
     figures = {"|QQ - P|": ratio(Q @ Q - P, 8 * unit(batch, compute, size(P)))}
     return where(~doubtful.any(1) & (cast(batch, compute) < 1e4), figures)
-
-
-def average_value(compute: torch.dtype, batch: FeatureBatch, outputs: Outputs) -> Figures:
-    mean = times_power_of_two(outputs[0], -batch.exponent)
-    return {"|x - mean|": ratio(mean - batch.R.mean(-1), unit(batch, compute, size(batch.R)))}
 
 
 # --------------------------------------------------------------------------------------------------
@@ -290,12 +283,19 @@ def schulz_gradient(
 # What must work
 
 
-def squares(degree: float, compute: torch.dtype, batch: FeatureBatch) -> Tensor:
-    """A covariance is formed: the squares of the features must not overflow; nor the result."""
+def squares(degree: float, compute: torch.dtype, batch: FeatureBatch, raw: bool = False) -> Tensor:
+    """A covariance is formed: the squares of the features must not overflow; nor the result.
+
+    Where second moments are formed, the features themselves and not their differences count (``raw``).
+    """
     top = torch.where(batch.s[:, 0] > 0, batch.s[:, 0], 2.0**-2000).log2() + batch.exponent
     largest = int(math.log2(torch.finfo(compute).max))
     status = torch.full((len(batch),), MUST)
     status[2 * top > largest - 8] = MAY
+    if raw:
+        status[2 * (size(batch.R).clamp_min(2.0**-1000).log2() + batch.exponent) > largest - 16] = (
+            MAY
+        )
     status[2 * top > largest + 8] = ERROR
     # Means and differences of numbers near the end of the range may overflow on their way.
     status[batch.exponent > largest - 8] = torch.maximum(
@@ -321,15 +321,6 @@ def log_status(ridge: float, compute: torch.dtype, batch: FeatureBatch) -> Tenso
     return torch.maximum(status, squares(0, compute, batch))
 
 
-def moment_status(compute: torch.dtype, batch: FeatureBatch) -> Tensor:
-    """Second moments are formed: the squares of the features, and not of their differences, count."""
-    top = size(batch.R).clamp_min(2.0**-1000).log2() + batch.exponent
-    largest = int(math.log2(torch.finfo(compute).max))
-    status = torch.full((len(batch),), MUST)
-    status[2 * top > largest - 16] = MAY
-    return torch.maximum(status, squares(1, compute, batch))
-
-
 def gradient_in_range(compute: torch.dtype, batch: FeatureBatch) -> Tensor:
     """Where a result does not change with the scale its gradient grows like the reciprocal."""
     top = batch.s[:, 0]
@@ -344,17 +335,21 @@ def ends_of_range(compute: torch.dtype, batch: FeatureBatch) -> Tensor:
     return torch.where(batch.exponent >= largest - 2, MAY, MUST)
 
 
-# Below, squares of features lose digits: the methods that form a covariance are documented to.
-def in_range(compute: torch.dtype, batch: FeatureBatch) -> Tensor:
-    low = 2 * batch.exponent > -(math.log2(torch.finfo(compute).max) - 60)
-    return low
-
-
 def where_in_range(measure: object, compute: torch.dtype) -> object:
+    """Below, squares of features lose digits: the methods that form a covariance are documented to."""
+
     def measured(batch: FeatureBatch, *rest: object) -> Figures:
-        return where(in_range(compute, batch), measure(compute, batch, *rest))
+        fine = 2 * batch.exponent > -(math.log2(torch.finfo(compute).max) - 60)
+        return where(fine, measure(compute, batch, *rest))
 
     return measured
+
+
+def svd_status(batch: FeatureBatch) -> Tensor:
+    """Between null singular values, noise at any level, the gradient of vectors may overflow."""
+    s = torch.linalg.svdvals(batch.R)
+    regular = s[:, -1] > batch.n * batch.eps * s[:, 0]
+    return torch.where(regular & (batch.exponent > -(batch.largest - 80)), MUST, MAY)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -408,10 +403,10 @@ def through_covariance(name: str, compute: torch.dtype) -> Check:
     # Other methods are compared with 50 digits by tests/nn; here their results need only be finite.
     value, degree = {
         "isqrt-cov": (isqrt_value, 1),
-        "covariance": (covariance_value, 2),
+        "covariance": (functools.partial(plain_value, same, 2), 2),
         "log": (log_value, 0),
-        "power": (power_value, 1),
-        "signed-sqrt": (signed_value, 1),
+        "power": (functools.partial(plain_value, lambda Q: Q @ Q, 1), 1),
+        "signed-sqrt": (functools.partial(plain_value, lambda Q: Q * Q.abs(), 1), 1),
         "gap": (average_value, 1),
     }.get(name, (None, 0 if name == "isice" else 1))
     status = (
@@ -419,7 +414,7 @@ def through_covariance(name: str, compute: torch.dtype) -> Check:
         if name in ("log", "log-cholesky")
         else (functools.partial(squares, degree, compute))
     )
-    status = functools.partial(moment_status, compute) if name == "brownian" else status
+    status = functools.partial(squares, 1, compute, raw=True) if name == "brownian" else status
     status = functools.partial(minimax_status, compute) if name == "minimax" else status
     gradient = where_in_range(functools.partial(schulz_gradient, 5, False), compute)
     applies = gradient_in_range if name == "isice" else fits
@@ -434,17 +429,12 @@ def through_covariance(name: str, compute: torch.dtype) -> Check:
     )
 
 
-WHITENINGS: dict[str, WhiteningMethod] = {
-    name: method() for name, method in WHITENING_METHODS.items()
-}
-
-
 def group_count(grouped: bool, d: int) -> int:
     """Two channels per group where that is possible, else one."""
     return (d // 2 if d % 2 == 0 else d) if grouped else 1
 
 
-def whiten(method: WhiteningMethod, grouped: bool, batch: FeatureBatch, X: Tensor) -> Outputs:
+def whiten(method: str, grouped: bool, batch: FeatureBatch, X: Tensor) -> Outputs:
     """Each item as a batch of its own: positions are samples."""
     groups = group_count(grouped, batch.d)
     layers = [Whitening(batch.d, method=method, groups=groups) for _ in X]
@@ -458,58 +448,44 @@ def whitening_status(batch: FeatureBatch) -> Tensor:
     return torch.maximum(single, squares(1, torch.float64, batch))
 
 
-def newton_share(A: Tensor, lam: Tensor, ridge: float, exponent: Tensor, steps: int) -> Tensor:
-    """``p^2 (lam + eps) / tr`` of the iteration ``p <- (3 p - p^3 (lam + eps) / tr) / 2``: 1 at the end."""
-    squares = A.square().sum((-2, -1), keepdim=True).squeeze(-1)
-    trace = times_power_of_two(squares, 2 * exponent) + ridge * A.shape[-2]
-    x, p = (lam + ridge) / trace, torch.ones_like(lam)
+def newton_inverse_root(S: Tensor, steps: int = 5) -> Tensor:
+    trace = S.diagonal(dim1=-2, dim2=-1).sum(-1)[..., None, None]
+    P = torch.eye(S.shape[-1], dtype=S.dtype).expand_as(S)
     for _ in range(steps):
-        p = (3 * p - p**3 * x) / 2
-    return p.square() * x
+        P = (3 * P - P @ P @ P @ S / trace) / 2
+    return P / trace.sqrt()
 
 
-def whitening_value(
-    method: WhiteningMethod, grouped: bool, batch: FeatureBatch, outputs: Outputs
-) -> Figures:
+def inverse_root(S: Tensor) -> Tensor:
+    lam, U = torch.linalg.eigh(S)
+    return (U * lam.rsqrt().unsqueeze(-2)) @ U.mT
+
+
+WHITENERS = {
+    "exact": inverse_root,
+    "newton": newton_inverse_root,
+    "cholesky": lambda S: torch.linalg.cholesky(S).inverse(),
+}
+
+
+def whitening_value(method: str, grouped: bool, batch: FeatureBatch, outputs: Outputs) -> Figures:
     """The covariance of a group is ``W S W'``, up to the rounding of S in units of eps.
 
-    It is ``S / (S + eps)`` for an inverse root, times what five steps of Newton reach of it. What LAPACK
-    decomposes is ``S + E`` with ``|E|`` at most a rounding of the largest eigenvalue of S, and a function of
-    S whose derivative is at most ``1 / eps`` answers with ``|E| / eps``. The ridge of a triangular factor may
-    be larger, so that items whose rounding is not far below eps are not measured.
+    What LAPACK decomposes is ``S + E`` with ``|E|`` at most a rounding of the largest eigenvalue of S, and a
+    function of S whose derivative is at most ``1 / eps`` answers with ``|E| / eps``. Items whose rounding is
+    not far below eps are not measured.
     """
     Y = outputs[0].double().unflatten(1, (group_count(grouped, batch.d), -1))
     C = Y @ Y.mT / Y.shape[-1]
     ridge = Whitening(1).eps
     largest = times_power_of_two(size(batch.R) ** 2, 2 * batch.exponent)
     E = batch.n * torch.finfo(torch.float64).eps * largest  # whatever the dtype of the features
-    output = unit(batch, torch.float64, torch.ones(len(batch)), degree=0)
+    fine = BLUNT * ridge > E
     A = batch.A.unflatten(1, (C.shape[1], -1))
-    if isinstance(method, CholeskyWhitening):
-        fine = BLUNT * ridge > E
-        safe = torch.where(fine, batch.exponent, 0)[:, None, None, None]
-        S = (A @ A.mT) * torch.exp2(2.0 * safe)
-        W = torch.linalg.cholesky(S + ridge * torch.eye(S.shape[-1], dtype=S.dtype)).inverse()
-        return where(fine, {"|cov - W S W'|": ratio(C - W @ S @ W.mT, output + E / ridge)})
-    U, s, _ = torch.linalg.svd(A, full_matrices=False)
-    lam = times_power_of_two(s.square(), 2 * batch.exponent)
-    gain = 1 / (1 + ridge / lam)
-    if isinstance(method, NewtonWhitening):
-        gain = gain * newton_share(A, lam, ridge, batch.exponent, method.iterations)
-    expected = (U * gain.unsqueeze(-2)) @ U.mT
-    return {"|cov - S/(S + eps)|": ratio(C - expected, output + E / ridge)}
-
-
-def far_from_zero(batch: FeatureBatch) -> Tensor:
-    """The derivative ``1 / |v|`` of a direction is in range."""
-    return batch.exponent > -(batch.largest - 80)
-
-
-def svd_status(batch: FeatureBatch) -> Tensor:
-    """Between null singular values, noise at any level, the gradient of vectors may overflow."""
-    s = torch.linalg.svdvals(batch.R)
-    singular = s[:, -1] <= batch.n * batch.eps * s[:, 0]
-    return torch.where(far_from_zero(batch) & ~singular, MUST, MAY)
+    S = (A @ A.mT) * torch.exp2(2.0 * torch.where(fine, batch.exponent, 0))[:, None, None, None]
+    W = WHITENERS[method](S + ridge * torch.eye(S.shape[-1], dtype=S.dtype))
+    scale = unit(batch, torch.float64, torch.ones(len(batch)), degree=0) + E / ridge
+    return where(fine, {"|cov - W S W'|": ratio(C - W @ S @ W.mT, scale)})
 
 
 # Gradients as published promise nothing, and studies may have registered methods of their own.
@@ -542,12 +518,12 @@ FEATURE_CHECKS = {
     ),
     **{
         f"Whitening, {name}{', groups' if grouped else ''}": Check(
-            functools.partial(whiten, method, grouped),
-            functools.partial(whitening_value, method, grouped),
+            functools.partial(whiten, name, grouped),
+            functools.partial(whitening_value, name, grouped),
             None,
             whitening_status,
         )
-        for name, method in WHITENINGS.items()
+        for name in WHITENING_METHODS
         for grouped in (False, True)
     },
     "svd of features": Check(
