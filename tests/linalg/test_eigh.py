@@ -132,6 +132,24 @@ def test_without_ties_the_default_is_the_ordinary_derivative(shape, dtype):
         assert relative_error(gradient(), ordinary) < 1e4 * torch.finfo(dtype).eps
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
+def test_forward_mode_of_an_eigenspace_whose_values_differ_by_rounding(dtype):
+    """Not ties for the rule: rounding of ``U^H dA U`` is divided by gaps of 1e-15, and has to cancel."""
+    lam = torch.tensor([0.1, 0.3, 0.75, 0.75 * (1 + 12 * 2.0**-52)], dtype=torch.float64)
+    mix = torch.exp(matrices.random(4, 4, 4).to(dtype) * (1j if dtype.is_complex else 1))
+    U, turn = torch.linalg.qr(mix).Q, torch.zeros(4, 4, dtype=dtype)
+    turn[:2, 2:] = 1
+
+    def plane(A):
+        vectors = eigh(A).eigenvectors[..., 2:]
+        return vectors @ vectors.mH
+
+    A, V = symmetric((U * lam) @ U.mH), U @ (turn + turn.mT) @ U.mH
+    got = torch.func.jvp(plane, (A,), (V,))[1]
+    turn[:2, 2:] /= (0.75 - lam[:2]).unsqueeze(-1)
+    assert (got - U @ (turn + turn.mT) @ U.mH).abs().max() < 1e-12
+
+
 @pytest.mark.parametrize("of", ["values", "vectors", "both"])
 def test_a_batch_in_workers_has_the_derivatives_of_its_matrices(of, threads):
     weights = matrices.random(40), matrices.random(40, 40)

@@ -75,7 +75,8 @@ class _Eigh(Differentiable):
     @staticmethod
     def tangent(ctx: Any, saved: tuple[Tensor, ...], dA: Tensor, *_: None) -> tuple[Tensor, Tensor]:
         lam, U = saved
-        E = product(product(U.mH, hermitian_part(dA)), U)
+        # Hermitian to the bit: what rounding leaves of a skew part would be divided by the smallest gaps.
+        E = hermitian_part(product(product(U.mH, dA), U))
         slopes = E.diagonal(dim1=-2, dim2=-1)
         turn = product(U, ctx.rule(lam).mT * E)
         return slopes.real if U.is_complex() else slopes, turn
