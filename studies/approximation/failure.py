@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from rootpool.nn import CovariancePool, covariance, covariance_pool, covariance_pools
-from rootpool.nn.published import PublishedRoot, published_kernel
+from rootpool.nn.published import PublishedRoot
 from rootpool.report import Record
 from rootpool.train import ImageData, build, merge, recipe, resolve
 from studies.engine.network import pooling
@@ -119,7 +119,7 @@ def _kernel(X: Tensor, pool: CovariancePool) -> dict[str, float]:
     lam = lam.clamp_min(torch.finfo(lam.dtype).eps)
     found = {"ties": pairs_below_rounding(lam)}
     if isinstance(pool.method, PublishedRoot):
-        found["kernel"] = float(published_kernel(lam, pool.method.pair_kernel).abs().max())
+        found["kernel"] = float(pool.method.kernel(lam).abs().max())
     return found
 
 

@@ -488,11 +488,11 @@ def whitening_value(method: str, grouped: bool, batch: FeatureBatch, outputs: Ou
     return where(fine, {"|cov - W S W'|": ratio(C - W @ S @ W.mT, scale)})
 
 
-# Gradients as published promise nothing, and studies may have registered methods of their own.
+# The forms of the paper promise nothing, and studies may have registered methods of their own.
 PLAIN = [
     name
     for name, method in METHODS.items()
-    if method.source != "published" and method.__module__.startswith("rootpool.")
+    if method.source not in ("published", "released") and method.__module__.startswith("rootpool.")
 ]
 SPECTRAL = [name for name in PLAIN if issubclass(METHODS[name], SpectralRoot)]
 
