@@ -151,12 +151,13 @@ def test_a_run_that_began_with_weights_of_its_backbone_can_be_loaded(tmp_path):
     assert all(torch.equal(loaded[name], value) for name, value in done.module.state_dict().items())
 
 
-def test_names_of_classes_cannot_command_the_terminal(monkeypatch, capsys):
+def test_names_of_classes_cannot_command_the_terminal(tmp_path, monkeypatch, capsys):
+    (tmp_path / "last.ckpt").touch()
     answers = [("x.png", [("\x1b[2J\x1b]0;owned\x07 [bold]wren[/bold]\r\n", 1.0)])]
     monkeypatch.setattr("rootpool.train.evaluation.load_run", lambda checkpoint: None)
     monkeypatch.setattr("rootpool.train.evaluation.find_images", lambda images: images)
     monkeypatch.setattr("rootpool.train.evaluation.predictions", lambda *args, **kw: answers)
-    assert main(["predict", "last.ckpt", "x.png"]) == 0
+    assert main(["predict", str(tmp_path / "last.ckpt"), "x.png"]) == 0
     shown = capsys.readouterr().out
     assert "[bold]wren[/bold]" in shown
     assert not {"\x1b", "\x07", "\r"} & set(shown)

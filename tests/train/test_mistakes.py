@@ -79,7 +79,7 @@ TOKENS = {"img_size": 64, "tokens": "class+patches"}
         ({"backbone": "resnet10t"}, (512, 2, 2), FEW),
         ({"backbone": "resnet10t", "method": "gap", "reduction": None}, (512, 2, 2), ""),
         ({"backbone": "test_vit", "backbone_options": TOKENS}, (64, 16), ""),  # the larger map
-        ({"milestones": [2, 9], "method": "gap", "reduction": None}, (64, 2, 2), LATE),
+        ({"milestones": [2, 9], "method": "gap", "reduction": None}, (96, 2, 2), LATE),
     ],
 )
 def test_what_is_said_without_a_mistake(model, shape, note, photos, tmp_path):

@@ -44,7 +44,7 @@ CASES = {
         {},
         3,
         put_nan(FIRST),
-        f"step 3, method svd-pade: {REFUSED}\nnot finite: {FIRST}\n",
+        f"step 3, method svd-pade: {REFUSED}\nnot finite: {FIRST}",
         2,
     ),
     "gradient": (

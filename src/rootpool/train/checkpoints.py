@@ -18,7 +18,7 @@ __all__ = ["AtomicCheckpointIO", "checkpoint_of"]
 # What a run needs to continue.
 RESUMED = {
     *("state_dict", "optimizer_states", "lr_schedulers"),
-    *("loops", "callbacks", "history", "method"),
+    *("loops", "callbacks", "history", "method", "sums"),
 }
 
 

@@ -196,9 +196,3 @@ def _check(settings: DataSettings) -> None:
         raise SettingsError(unknown_name("data.transform", settings.transform, TRANSFORMS))
     if settings.augment is not None and settings.augment not in AUGMENTATIONS:
         raise SettingsError(unknown_name("data.augment", settings.augment, AUGMENTATIONS))
-    for key, least in (("batch_size", 1), ("views", 1), ("workers", 0)):
-        value = getattr(settings, key)
-        if value < least:
-            raise SettingsError(f"data.{key} must be at least {least}, got {value}")
-    if not 0 < settings.fraction <= 1:
-        raise SettingsError(f"data.fraction must be in (0, 1], got {settings.fraction}")

@@ -34,8 +34,9 @@ def make_optimizer(settings: ModelSettings, groups: Sequence[dict[str, Any]]) ->
         groups: parameters, some with a rate or a decay of their own.
     """
     name = settings.optimizer.lower()  # torch writes AdamW
-    if name not in list_optimizers():
-        raise SettingsError(unknown_name("model.optimizer", name, list_optimizers()))
+    known = [str(each) for each in list_optimizers()]
+    if name not in known:
+        raise SettingsError(unknown_name("model.optimizer", name, known))
     given = {
         "lr": settings.lr,
         "momentum": settings.momentum,  # timm passes it on to those that have one
