@@ -47,9 +47,8 @@ With exceptions:
 {table_of_pairs}
 
 `checkpoint` is `torch.utils.checkpoint` in both of its modes; twice differentiated, `use_reentrant=False`,
-because torch itself has no second derivative in the other. `other surroundings` are `meta` as the default
-device, and a counter of operations. `autocast of half` has float16 and bfloat16 input, and compares value and
-gradient with the same numbers in float64.
+because torch itself has no second derivative in the other. `autocast of half` has float16 and bfloat16 input,
+and compares value and gradient with the same numbers in float64.
 
 Compilation takes long, so of its pairs only one function of each kind is checked: the *first* call with
 complex and with half-precision input, and calls after a change of the batch and of the size of the matrices.

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 import matrices
 from matrices import relative_error
@@ -19,7 +20,7 @@ from rootpool.nn import (
     MatrixPower,
     covariance_pool,
 )
-from transformations import FUNCTIONS, _loss
+from transformations import FUNCTIONS, _loss, inside
 
 # One of each kind of derivative; batched derivatives take the same way for all of a kind.
 KINDS = [
@@ -43,21 +44,12 @@ def test_vectorised_derivatives_of_autograd(name):
         assert relative_error(hessian, torch.func.hessian(loss)(A)) < 1e-10
 
 
-# One of each machine, at a tie where the derivative of torch itself would be NaN.
-AT_TIES = ("sqrtm", "powm(A, tensor)", "eigh: eigenvalues", "covariance_pool('exact')")
-
-
-@pytest.mark.parametrize("name", AT_TIES)
-def test_forward_mode_inside_a_compiled_function_is_an_error_or_right(name):
-    row = FUNCTIONS[name]
-    A = 2 * torch.eye(3, dtype=torch.float64) if row.symmetric else row.sample()
-    V = matrices.symmetric(matrices.random(3, 3)) if row.symmetric else row.sample().flip(-1)
-    push = lambda A: torch.func.jvp(row.call, (A,), (V,))[1]  # noqa: E731
-    torch._dynamo.reset()
-    with pytest.raises(Exception, match=r"forward-mode derivatives .* inside torch\.compile; take"):
-        torch.compile(push, fullgraph=True, backend="eager")(A)
-    torch._dynamo.reset()
-    assert torch.allclose(torch.compile(push, backend="eager")(A), push(A))
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_default_device_and_a_counter_of_operations_change_nothing(name):
+    counter = FlopCounterMode(display=False)
+    for context in (torch.device("meta"), counter):
+        inside(lambda context=context: context, FUNCTIONS[name], torch.float64, 1e-12, 1e-10)
+    assert counter.get_total_flops() > 0
 
 
 # Rows whose own lambda asks the symbol for its parts or its device before it calls the function.
@@ -69,7 +61,7 @@ ASKED_FIRST = ("distance", "wasserstein", "correlations", "tensor")
 )
 def test_symbolic_traces_are_refused_with_advice(name):
     with pytest.raises(TypeError, match=r"got Proxy; torch\.fx\.symbolic_trace has no shapes"):
-        torch.fx.symbolic_trace(FUNCTIONS[name].call)
+        torch.fx.symbolic_trace(lambda A: FUNCTIONS[name].call(A))
 
 
 def test_a_layer_as_a_leaf_can_be_traced():

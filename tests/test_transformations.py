@@ -1,7 +1,9 @@
 """The table of functions and transformations: what has a tick works, what has a dash is refused."""
 
 import pytest
+import torch
 
+from matrices import random_symmetric
 from transformations import COMPILED, COMPILED_PAIRS, FUNCTIONS, PAIRS, TRANSFORMATIONS, outcome
 
 CELLS = [(name, column) for name in FUNCTIONS for column in (*TRANSFORMATIONS, *PAIRS)]
@@ -18,3 +20,20 @@ CELLS += [(name, column) for name in COMPILED for column in COMPILED_PAIRS]
 def test_function_under_transformation(name, transformation):
     row = FUNCTIONS[name]
     assert outcome(row, transformation) == (row.refusal(transformation) is None)
+
+
+# One of each machine, at a tie where the derivative of torch itself would be NaN.
+AT_TIES = ("sqrtm", "powm(A, tensor)", "eigh: eigenvalues", "covariance_pool('exact')")
+
+
+@pytest.mark.parametrize("name", AT_TIES)
+def test_forward_mode_inside_a_compiled_function_is_an_error_or_right(name):
+    row = FUNCTIONS[name]
+    A = 2 * torch.eye(3, dtype=torch.float64) if row.symmetric else row.sample()
+    V = random_symmetric(3, 3) if row.symmetric else row.sample().flip(-1)
+    push = lambda A: torch.func.jvp(row.call, (A,), (V,))[1]  # noqa: E731
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match=r"forward-mode derivatives .* inside torch\.compile; take"):
+        torch.compile(push, fullgraph=True, backend="eager")(A)
+    torch._dynamo.reset()
+    assert torch.allclose(torch.compile(push, backend="eager")(A), push(A))

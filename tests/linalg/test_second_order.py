@@ -9,6 +9,7 @@ import torch
 from matrices import random, random_definite, random_symmetric
 from oracles import central_difference
 from rootpool.linalg import canonical_correlations, frechet_distance, logm, powm
+from rootpool.linalg.restricted import Floored, Leading
 from rootpool.linalg.scalar import Exp, InvSqrt, Log, Power, Sqrt
 from tolerances import allowed
 
@@ -71,6 +72,28 @@ def test_second_derivative_at_every_distance(name):
             # A power of a number has the rounding of its logarithm times the exponent.
             limit = allowed(torch.float64, n, max(1.0, abs(getattr(function, "exponent", 1.0))))
             assert error.max() <= limit, (d, values, error)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
+@pytest.mark.parametrize(
+    "function", [Log(), Power(-0.25), Floored(Log(), 1.5), Leading(Power(0.3), 3)], ids=str
+)
+def test_batch_and_hermitian_directions(function, dtype):
+    """By a sum over all triples, one at a time."""
+    lam = torch.tensor([[0.5, 1.0, 1.02, 1.6, 3.0], [1.0, 1.0, 2.0, 2.0001, 9.0]]).double()
+    G, W = (random_symmetric(2, 5, 5, seed=k).to(dtype) for k in (0, 1))
+    if dtype.is_complex:
+        skew = [random(2, 5, 5, seed=k) for k in (2, 3)]
+        G, W = (M + 1j * (S - S.mT) for M, S in zip((G, W), skew, strict=True))
+    got = function.second_product(lam, G, W)
+    for item in range(2):
+        for i, j in itertools.product(range(5), repeat=2):
+            unit = torch.zeros(5, 5, dtype=dtype)
+            unit[i, j] = unit[j, i] = 1
+            # The trilinear form is symmetric: any of the three directions may be the one outside.
+            left = (got[item] * unit.conj()).sum()
+            right = (function.second_product(lam[item], G[item], unit) * W[item].conj()).sum()
+            assert abs(left.real - right.real) <= 1e-12 * (1 + abs(left))
 
 
 def test_second_derivative_of_small_powers():
