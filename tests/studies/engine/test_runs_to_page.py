@@ -85,7 +85,7 @@ def test_an_entry_without_its_data_says_what_it_needs(tmp_path):
     assert one.summary == "not tried"
     text = study_page(study, [one], "command").markdown()
     assert "Not measured here: this needs images" in text
-    assert "rootpool train birds --method svd-pade-published" in text
+    assert "rootpool train birds --method svd-pade-released" in text
 
 
 def test_a_place_answers_and_is_drawn(tmp_path):
