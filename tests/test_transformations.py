@@ -1,6 +1,7 @@
 """The table of functions and transformations: what has a tick works, what has a dash is refused."""
 
 import pytest
+import torch
 
 from transformations import COMPILED, COMPILED_PAIRS, FUNCTIONS, PAIRS, TRANSFORMATIONS, outcome
 
@@ -18,3 +19,27 @@ CELLS += [(name, column) for name in COMPILED for column in COMPILED_PAIRS]
 def test_function_under_transformation(name, transformation):
     row = FUNCTIONS[name]
     assert outcome(row, transformation) == (row.refusal(transformation) is None)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_jit_trace_records_derivatives_or_refuses(name):
+    """With an example that needs a gradient; without one it records values alone."""
+    row = FUNCTIONS[name]
+    A = row.sample()
+    traced = torch.jit.trace(row.call, A, check_trace=False)
+    assert torch.allclose(traced(A), row.call(A), rtol=1e-13, atol=1e-13)
+    A.requires_grad_()
+    products = ("newton_schulz", "covariance_pool('isqrt", "covariance_pool('minimax")
+    if not (name == "covariance" or name.startswith(products)):
+        with pytest.raises(RuntimeError, match="recorded values without their derivatives"):
+            traced(A).sum().backward()
+    if name.startswith(("bures", "frechet", "powm(A, tensor)")):
+        with pytest.raises(RuntimeError, match="cannot record derivatives"):
+            torch.jit.trace(row.call, A)
+        return
+    got = torch.jit.trace(row.call, A, check_trace=False)(A)
+    expected = row.call(A)
+    gradients = (torch.autograd.grad(F.square().sum(), A)[0] for F in (got, expected))
+    assert torch.allclose(*gradients, rtol=1e-12, atol=1e-12)
