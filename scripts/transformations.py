@@ -36,6 +36,10 @@ and forward mode twice. `compile` is `torch.compile(fullgraph=True)`, forward an
 are in float64, except for the columns `float32`, `complex` and `autocast` (value and
 derivatives, inside and outside); `float32` and `float64` compare gradients to 1e-4 and 1e-9.
 
+`torch.jit.trace`, which torch deprecates, records values for the sizes of its example, and derivatives only
+if the example needs a gradient; those of `bures_wasserstein`, `frechet_distance` and `powm(A, tensor)` are
+an error.
+
 ## Pairs
 
 **All of {pairs}** work for:

@@ -37,3 +37,27 @@ def test_forward_mode_inside_a_compiled_function_is_an_error_or_right(name):
         torch.compile(push, fullgraph=True, backend="eager")(A)
     torch._dynamo.reset()
     assert torch.allclose(torch.compile(push, backend="eager")(A), push(A))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_jit_trace_records_derivatives_or_refuses(name):
+    """With an example that needs a gradient; without one it records values alone."""
+    row = FUNCTIONS[name]
+    A = row.sample()
+    traced = torch.jit.trace(row.call, A, check_trace=False)
+    assert torch.allclose(traced(A), row.call(A), rtol=1e-13, atol=1e-13)
+    A.requires_grad_()
+    products = ("newton_schulz", "covariance_pool('isqrt", "covariance_pool('minimax")
+    if not (name == "covariance" or name.startswith(products)):
+        with pytest.raises(RuntimeError, match="recorded values without their derivatives"):
+            traced(A).sum().backward()
+    if name.startswith(("bures", "frechet", "powm(A, tensor)")):
+        with pytest.raises(RuntimeError, match="cannot record derivatives"):
+            torch.jit.trace(row.call, A)
+        return
+    got = torch.jit.trace(row.call, A, check_trace=False)(A)
+    expected = row.call(A)
+    gradients = (torch.autograd.grad(F.square().sum(), A)[0] for F in (got, expected))
+    assert torch.allclose(*gradients, rtol=1e-12, atol=1e-12)

@@ -132,6 +132,18 @@ def test_without_ties_the_default_is_the_ordinary_derivative(shape, dtype):
         assert relative_error(gradient(), ordinary) < 1e4 * torch.finfo(dtype).eps
 
 
+def test_equal_eigenvalues_of_small_matrices_are_ties():
+    """However they are rounded, the gradient is that of their plane, and turns nothing inside it."""
+    for seed in range(100):
+        Q = matrices.orthogonal(3, seed)
+        A = symmetric((Q * matrices.place(torch.tensor([1.0, 2.0, 2.0]).double())) @ Q.mT)
+        W, U = matrices.random_symmetric(3, 3, seed=seed), eigh(A.requires_grad_()).eigenvectors
+        (got,) = torch.autograd.grad((U[:, 1:] @ U[:, 1:].mT * W).sum(), A)
+        inner = Q.mT @ W @ Q
+        inner[0, 0], inner[1:, 1:] = 0, 0
+        assert relative_error(got, Q @ inner @ Q.mT) < 1e-12
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
 def test_forward_mode_of_an_eigenspace_whose_values_differ_by_rounding(dtype):
     """Not ties for the rule: rounding of ``U^H dA U`` is divided by gaps of 1e-15, and has to cancel."""

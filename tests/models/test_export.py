@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import numpy
 import pytest
 import torch
@@ -36,7 +38,7 @@ def test_exported_program_gives_the_same_logits(name, options, size, pool):
         assert torch.allclose(program.module()(x), model(x), rtol=1e-4, atol=1e-5)
 
 
-def test_onnx_gives_the_same_logits(tmp_path):
+def test_onnx_gives_the_same_logits(tmp_path, monkeypatch):
     name, options, size = RESNET
     onnxruntime = pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
@@ -49,6 +51,17 @@ def test_onnx_gives_the_same_logits(tmp_path):
         x = images(model, size, batch)
         (logits,) = session.run(["logits"], {"images": x.numpy()})
         numpy.testing.assert_allclose(logits, model(x).detach(), rtol=1e-4, atol=1e-5)
+
+    def fail(program, path, **_):
+        Path(path).write_bytes(b"half")
+        raise OSError("full")
+
+    before = path.read_bytes()
+    monkeypatch.setattr(torch.onnx.ONNXProgram, "save", fail)
+    with pytest.raises(OSError, match="full"):
+        export_onnx(model, path, images(model, size, 2))
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
 
 
 @pytest.mark.parametrize("pool", ["exact", "log"])

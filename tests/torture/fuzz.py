@@ -126,7 +126,7 @@ SIMPLE: dict[str, Function] = {
 }
 ONCE: dict[str, Function] = {  # has no second derivative
     "powm tensor": lambda A: powm(A, torch.tensor(0.6, dtype=torch.float64)),
-    "sqrtm floor": lambda A: sqrtm(A, eigenvalue_floor=1.0),
+    "sqrtm floor": lambda A: sqrtm(A, eigenvalue_floor=0.7),
     "pool newton-fused": pooled("newton-fused"),
     "pool seb": pooled("seb"),
 }

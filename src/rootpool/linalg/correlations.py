@@ -23,10 +23,10 @@ def _centred(X: Tensor) -> Tensor:
 
     Its covariance is the same, and it has no null direction that the data have not.
     """
-    N = X.shape[-2]
+    root = math.sqrt(X.shape[-2])
     apart = X[..., 1:, :] - X[..., :1, :]
-    reflected = apart - apart.sum(-2, keepdim=True) / (N + math.sqrt(N))
-    return reflected / math.sqrt(N - 1)
+    reflected = apart - apart.sum(-2, keepdim=True) / (root * (root + 1))
+    return reflected / math.sqrt(X.shape[-2] - 1)
 
 
 def _whitened(X: Tensor, ridge: float) -> Tensor:

@@ -20,7 +20,7 @@ from .checks import checks_enabled, first_index, is_concrete, is_finite, name_it
 from .jacobi import is_tiny
 from .parallel import count_pieces, even_cuts, run_pieces, with_batch
 
-__all__ = ["eigh_forward", "roundoff", "svd_forward"]
+__all__ = ["eigh_forward", "roundoff", "svd_forward", "without_derivative"]
 
 
 def roundoff(values: Tensor) -> Tensor:
@@ -233,6 +233,22 @@ def _svd(A: Tensor, full_matrices: bool, solver_device: str) -> tuple[Tensor, Te
 
 _eigh_op = torch.library.custom_op("rootpool::eigh", _eigh, mutates_args=())
 _svd_op = torch.library.custom_op("rootpool::svd", _svd, mutates_args=())
+
+
+def without_derivative(operator: torch.library.CustomOpDef) -> None:
+    """Let the backward of an operator name who wants one: a graph that was recorded for its values."""
+
+    def refuse(ctx: object, *_: object) -> None:
+        raise RuntimeError(
+            "torch.jit.trace has recorded values without their derivatives, because its example needed no "
+            "gradient; trace with inputs that require one, or use torch.export"
+        )
+
+    operator.register_autograd(refuse)
+
+
+without_derivative(_eigh_op)
+without_derivative(_svd_op)
 
 
 @_eigh_op.register_fake

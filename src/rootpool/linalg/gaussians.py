@@ -19,6 +19,7 @@ of :func:`orthogonalize`.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -208,7 +209,9 @@ def frechet_distance(X: Tensor, Y: Tensor) -> Tensor:
             f"{tuple(X.shape)} {X.dtype} and {tuple(Y.shape)} {Y.dtype}"
         )
     means = X.mean(-2, keepdim=True), Y.mean(-2, keepdim=True)
-    centred = ((t - mean) / (t.shape[-2] - 1) ** 0.5 for t, mean in zip((X, Y), means, strict=True))
+    centred = (
+        (t - mean) / math.sqrt(t.shape[-2] - 1) for t, mean in zip((X, Y), means, strict=True)
+    )
     between = _squares(means[0] - means[1])
     distance = between + _squared_distance(*centred)
     check_range(

@@ -283,7 +283,7 @@ class Lorentzian(_GapRule):
 class Degenerate(_GapRule):
     r""":math:`1/(\lambda_i - \lambda_j)` without the degenerate pairs (Kasim 2020).
 
-    Pairs closer than ``tolerance`` times the largest eigenvalue (default: ``n * eps``) get 0. That
+    Pairs closer than ``tolerance`` times the largest eigenvalue (default: ``max(n, 10) eps``) get 0. That
     is the right gradient of a loss that takes a degenerate eigenspace as a whole, such as a function
     of the projector on it, and of no other loss. A loss that depends on the basis inside, or treats
     the eigenvalues there differently, is reported by a warning (not under ``torch.compile`` or
@@ -304,7 +304,8 @@ class Degenerate(_GapRule):
         """Relative to the largest eigenvalue."""
         if self.tolerance is not None:
             return self.tolerance
-        return float(eigenvalues.shape[-1] * torch.finfo(eigenvalues.dtype).eps)
+        # Of small matrices, one in seven has equal eigenvalues that come out further apart than n eps.
+        return float(max(eigenvalues.shape[-1], 10) * torch.finfo(eigenvalues.dtype).eps)
 
     def is_tie(self, gap: Tensor, eigenvalues: Tensor) -> Tensor:
         return gap.abs() <= self.relative_tolerance(eigenvalues) * _size(eigenvalues)

@@ -25,6 +25,7 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
+from ._private import records_operators
 from .checks import checked_like_forward, needs_grad
 from .differentiation import (
     Differentiable,
@@ -97,8 +98,19 @@ def differentiable(f: Smooth, A: Tensor) -> Tensor:
     """``f(A)``, for autograd."""
     if not needs_grad(A):
         return f.value(A)[0]
+    if not torch.compiler.is_compiling() and records_operators():
+        _check_sizes(f)
     value: Tensor = apply(_nodes(f).value, A, f)[0]
     return value
+
+
+def _check_sizes(f: Smooth) -> None:
+    """Raise for sizes that ``torch.jit.trace`` has made tensors of, which no Function can hold."""
+    if any(isinstance(size, Tensor) for size in vars(f).values()):
+        raise RuntimeError(
+            f"torch.jit.trace cannot record derivatives of {f.name}, which depend on sizes; use torch.export "
+            "or torch.compile, or trace with inputs that need no gradient"
+        )
 
 
 def _linked(f: Smooth, outputs: Saved) -> Saved:

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from rootpool.files import write_atomically
+
 from .classifier import PooledClassifier
 
 __all__ = ["EXPORTABLE", "export_onnx", "export_program"]
@@ -90,4 +92,4 @@ def export_onnx(
     )
     assert program is not None
     program.model.metadata_props.update(metadata or {})
-    program.save(os.fspath(path), external_data=False)
+    write_atomically(path, lambda file: program.save(file.name, external_data=False))

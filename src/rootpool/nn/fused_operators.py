@@ -13,6 +13,8 @@ import numbers
 import torch
 from torch import Tensor
 
+from rootpool.linalg.decompose import without_derivative
+
 from .fused import allocate, root, root_gradient
 from .registry import METHODS, is_registered
 from .spectral_roots import SpectralRoot
@@ -76,6 +78,9 @@ def forward_op(
 def backward_op(g: Tensor, W: Tensor, K: Tensor, s: Tensor, method: str) -> Tensor:
     """:func:`root_gradient` for tracers."""
     return root_gradient(g, W, K, s, decoded(method))
+
+
+without_derivative(forward_op)
 
 
 @forward_op.register_fake
