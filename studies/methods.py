@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from rootpool.linalg import newton_schulz, powm, sqrtm
-from rootpool.nn import Method, register
+from rootpool.nn import Method, register, resolve_method
 
-__all__ = ["LearnedMixture", "LearnedPower", "NewtonExact", "learned_values"]
+__all__ = ["LearnedMixture", "LearnedPower", "NewtonExact", "Scaled", "learned_values"]
 
 
 class _Filter(nn.Module):
@@ -143,3 +143,29 @@ class NewtonExact(Method):
             value = newton_schulz(P, self.iterations).root
         exact = sqrtm(P)
         return value + (exact - exact.detach())
+
+
+@register
+@dataclass(frozen=True)
+class Scaled(Method):
+    r"""A method of features multiplied by :math:`c = 2^k`, and its root divided by c.
+
+    .. math:: P \mapsto \tfrac1c\, \mathrm{method}(c^2 P)
+
+    The square root and its exact gradient do not change, and multiplying by a power of two does not round:
+    only what a method compares with an absolute number, such as a floor of eps, is different.
+
+    Args:
+        of: the name of the method.
+        k: the power of two that features are multiplied by.
+    """
+
+    name: ClassVar[str] = "scaled"
+    source: ClassVar[str] = "ours"
+    use: ClassVar[str] = "to tell what a method does at another scale of the features"
+
+    of: str = "mpn-cov-published"
+    k: int = 0
+
+    def __call__(self, P: Tensor) -> Tensor:
+        return resolve_method(self.of)(4.0**self.k * P) / 2.0**self.k
