@@ -27,8 +27,6 @@ def main(entries: Sequence[str] = (), *, seeds: int = 5, **where: Any) -> int:
     options = Options.given(study.command, where)
     network = Network("patches-norm", seeds=seeds)
     chosen = study.choose(entries)
-    rows = [
-        row for place in all_places(study, chosen, [network], options) for row in place.rows
-    ]
+    rows = [row for place in all_places(study, chosen, [network], options) for row in place.rows]
     write_records(rows, options.output / "law.csv")
     return 0
