@@ -57,5 +57,9 @@ class Scaled(Method):
     of: str = "mpn-cov-published"
     k: int = 0
 
+    def covariance(self, features: Tensor) -> Tensor:
+        """As the method has it, of the scaled features."""
+        return resolve_method(self.of).covariance(2.0**self.k * features) / 4.0**self.k
+
     def __call__(self, P: Tensor) -> Tensor:
         return resolve_method(self.of)(4.0**self.k * P) / 2.0**self.k

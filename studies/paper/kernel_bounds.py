@@ -100,8 +100,8 @@ def share_at_bound(method: Method, lam: Tensor, bound: float) -> float:
         bound: the largest entry of the kernel; at least half of it counts as reached.
     """
     assert isinstance(method, PublishedRoot)
-    keep = lam.shape[-1] if method.keep is None else method.keep
-    lam = torch.where(torch.arange(lam.shape[-1]) < keep, lam, 0).clamp_min(EPS)
+    kept = torch.arange(lam.shape[-1]) < method.keep(lam.shape[-1])
+    lam = torch.where(kept, lam, 0).clamp_min(EPS)
     row, column = torch.triu_indices(lam.shape[-1], lam.shape[-1], 1)
     K = method.pair_kernel(lam[:, row], lam[:, column]).abs()
     return float((~K.isfinite() | (bound / 2 <= K)).double().mean())

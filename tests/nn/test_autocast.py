@@ -62,8 +62,8 @@ def test_overflow_in_half_precision_is_left_to_those_who_scale_the_loss(method):
                 pooled.backward(upstream)
 
 
-@pytest.mark.parametrize("name", method_names("published"))
-def test_gradients_as_published_refuse_forward_mode(name):
+@pytest.mark.parametrize("name", method_names("published", "released"))
+def test_the_forms_of_the_paper_refuse_forward_mode(name):
     X = random(2, 3, 5)
     with pytest.raises(RuntimeError, match=f"{name} has no forward mode"):
         torch.func.jvp(lambda X: covariance_pool(X, name), (X,), (X,))

@@ -14,7 +14,7 @@ from rootpool.train import (
     recipe,
     resolve,
 )
-from rootpool.train.recipe import PUBLISHED
+from rootpool.train.recipe import RELEASED
 
 
 @pytest.mark.parametrize("family", [name for name, f in families().items() if f.hybrid])
@@ -68,14 +68,19 @@ PAPER = ("alexnet-imagenet", "resnet50-imagenet", "resnet101-imagenet", "birds",
 
 @pytest.mark.parametrize("family", families())
 def test_the_families_of_the_paper_train_its_own_form(family):
-    assert {f"{method}-published" for method in PUBLISHED} == set(method_names("published"))
+    assert {f"{method}-released" for method in RELEASED} == set(method_names("released"))
     made = recipe(family, "svd-pade")
     settings = resolve(made.config)
-    published = family in PAPER
+    form = "-released" * (family in PAPER)
     assert (settings.model.method, settings.hybrid) == (made.method, None)
-    assert made.method == "svd-pade" + "-published" * published
-    assert made.name == f"{family}-svd-pade"
-    assert ("published" in made.about) == published
+    assert made.method == f"svd-pade{form}"
+    assert made.name == f"{family}-svd-pade{form}"
+    assert made.about.endswith(f"svd-pade{form}")
+    for asked in ("svd-pade-published", "svd-pade-released"):
+        assert (recipe(family, asked).method, recipe(family, asked).name) == (
+            asked,
+            f"{family}-{asked}",
+        )
     assert recipe(family, "isqrt-cov").method == "isqrt-cov"
     assert families()[family].time  # and hardware
 
@@ -86,7 +91,9 @@ def test_fine_tuning_starts_from_the_best_training_of_the_method():
 
 
 def test_one_method_may_have_other_settings():
-    assert recipe("patches", "svd-topn").config["model"]["method_options"] == {"count": 50}
+    for form in ("", "-published", "-released"):
+        model = recipe("patches", f"svd-topn{form}").config["model"]
+        assert model["method_options"] == {"count": 50}
     assert "method_options" not in recipe("patches", "svd-trunc").config["model"]
 
 

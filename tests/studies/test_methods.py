@@ -21,7 +21,7 @@ def test_newton_exact_has_the_value_of_the_iteration_and_the_exact_gradient():
 
 
 @pytest.mark.parametrize("k", [-6, 2])
-@pytest.mark.parametrize("of", ["exact", "mpn-cov-published", "svd-pade-published"])
+@pytest.mark.parametrize("of", ["exact", "mpn-cov-published", "svd-pade-released"])
 def test_another_scale_changes_nothing_above_the_floor(of, k):
     """More positions than channels, so that no eigenvalue is near eps: equal to the bit."""
     X, G = matrices.random(2, 4, 30), matrices.random(2, 4, 4, seed=1)

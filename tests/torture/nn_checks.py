@@ -512,11 +512,11 @@ def svd_status(batch: FeatureBatch) -> Tensor:
     return torch.where(far_from_zero(batch) & ~singular, MUST, MAY)
 
 
-# Gradients as published promise nothing, and studies may have registered methods of their own.
+# The forms of the paper promise nothing, and studies may have registered methods of their own.
 PLAIN = [
     name
     for name, method in METHODS.items()
-    if method.source != "published" and method.__module__.startswith("rootpool.")
+    if method.source not in ("published", "released") and method.__module__.startswith("rootpool.")
 ]
 SPECTRAL = [name for name in PLAIN if issubclass(METHODS[name], SpectralRoot)]
 

@@ -56,7 +56,9 @@ def train(
 
     from rootpool.train import prepare
 
-    folder = Path(output or Path("runs") / loaded.name)
+    # An override of the method is in the name of the folder, too.
+    name = loaded.name.replace(loaded.method or settings.model.method, settings.model.method)
+    folder = Path(output or Path("runs") / name)
     run = prepare(settings, folder, resume=resume)
     checkpoint = run.last if resume and run.last.is_file() else None
     if run.trainer.is_global_zero:

@@ -9,9 +9,11 @@ from typing import ClassVar
 
 from torch import Tensor
 
+from .covariance import covariance
+
 __all__ = ["SOURCES", "Method"]
 
-SOURCES = ("ours", "paper", "published", "follow-up", "baseline")
+SOURCES = ("ours", "paper", "published", "released", "follow-up", "baseline")
 
 
 @dataclass(frozen=True)
@@ -22,8 +24,9 @@ class Method(ABC):
 
     * ``name``: how users, recipes and tables call it, such as ``"svd-pade"``;
     * ``source``: ``"ours"`` (introduced by this project), ``"paper"`` (studied in the paper),
-      ``"published"`` (the same with the paper's own equations), ``"follow-up"`` (published after it) or
-      ``"baseline"`` (a simpler normalisation to compare with);
+      ``"published"`` (the same with the paper's own equations), ``"released"`` (as its authors' program
+      computes it), ``"follow-up"`` (published after it) or ``"baseline"`` (a simpler normalisation to
+      compare with);
     * ``use``: one line that says when to choose it.
 
     A fourth has a default: ``centred`` is False if the method takes second moments, :math:`X X^T / N`,
@@ -36,6 +39,10 @@ class Method(ABC):
     source: ClassVar[str]
     use: ClassVar[str]
     centred: ClassVar[bool] = True
+
+    def covariance(self, features: Tensor) -> Tensor:
+        """What a pooling computes of features ``(B, C, N)`` and normalises."""
+        return covariance(features, centred=self.centred)
 
     @abstractmethod
     def __call__(self, P: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from rootpool.linalg import to_triangle, triangle_size, triangle_weights
 from rootpool.linalg.parameters import is_integer
 from rootpool.linalg.precision import no_autocast
 
-from .covariance import check_covariance, covariance, flatten_positions, widened
+from .covariance import check_covariance, flatten_positions, widened
 from .follow_ups import CHANNEL_DROPOUTS
 from .fused_derivatives import fused_root
 from .fused_operators import encoded
@@ -99,7 +99,7 @@ def _pool(
             kept = kept_dtype(compute_dtype, dtype, X.dtype) if root.low_precision_ok else dtype
             Q = fused_root(X, root, dtype, kept, form)
         else:
-            Q = (learned or method)(covariance(widened(X, dtype), centred=method.centred))
+            Q = (learned or method)(method.covariance(widened(X, dtype)))
             Q = Q if form == "matrix" else to_triangle(Q)
         if output == "isometric":
             Q = Q * triangle_weights(X.shape[1], dtype=Q.dtype, device=Q.device)

@@ -1,7 +1,7 @@
-r"""The root with the gradient *as published*: the equations of the paper, as its code evaluates them.
+r"""The paper's own roots in two forms: *published*, its equations, and *released*, its authors' program.
 
-For :math:`P = U \Lambda U^T`, :math:`Q = U \Lambda^{1/2} U^T` and :math:`G = \partial l / \partial Q`
-the paper has two steps,
+**Published.** For :math:`P = U \Lambda U^T`, :math:`Q = U \Lambda^{1/2} U^T` and
+:math:`G = \partial l / \partial Q` the paper has two steps,
 
 .. math::
     \frac{\partial l}{\partial U} = (G + G^T)\, U \Lambda^{1/2}, \qquad
@@ -22,11 +22,26 @@ evaluated in the precision of P in a way that decides what comes out near ties:
 Two terms of each pair that ought to cancel are multiplied by an entry of K before they meet, so that near
 ties their rounding errors are what remains, and at ties they do not cancel at all.
 
+**Released.** The program (DifferentiableSVD, commit 1676a64) does the same, except that
+
+* covariances are :math:`X \bar I X^T` with a centring matrix :math:`\bar I` that is rounded to float32 also
+  where everything else is float64. Its rows do not add up to zero, so a rank of N - 1 becomes N;
+* ratios of eigenvalues are rounded once above the diagonal of K and twice below it, so that K is not
+  antisymmetric near ties either;
+* infinities are also replaced in the two products that follow and in the gradient to the features, where
+  NaN become zeros;
+* SVD-TopN drops the last 50 eigenvalues, whatever their number;
+* SVD-PI projects with the complement of *all* eigenvectors and ignores the gradient to the eigenvalues,
+  so that what remains is rounding errors;
+* SVD-Newton differentiates 10 iterations on the covariance, and replaces nothing.
+
+Its iSQRT-COV does not run, and has no form here.
+
 .. warning::
     This is here to measure what the paper is about, and nothing else in the library uses it. Training with
     it can diverge, one sample changes the gradient of all others in the batch, and it hides infinities,
-    which no other part of this library does. The methods without ``-published`` in their names have none
-    of this.
+    which no other part of this library does. The methods without ``-published`` or ``-released`` in their
+    names have none of this.
 """
 
 from __future__ import annotations
@@ -34,31 +49,39 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from typing import ClassVar, NoReturn, TypeAlias
+from dataclasses import asdict, dataclass, fields, make_dataclass
+from typing import Any, ClassVar, NoReturn, TypeAlias
 
 import torch
 from torch import Tensor
 
-from rootpool.linalg import Pade, PowerIteration, Taylor, Truncated
+from rootpool.linalg import Pade, PowerIteration, Taylor, Truncated, newton_schulz
 from rootpool.linalg.decompose import svd_forward
 from rootpool.linalg.smooth import Factors, Smooth, differentiable
 
-from .kernel_roots import SVDPI, KernelRoot, MPNCov, SVDPade, SVDTaylor, SVDTopN, SVDTrunc
+from .covariance import check_covariance
+from .kernel_roots import SVDPI, MPNCov, SVDPade, SVDTaylor, SVDTopN, SVDTrunc
 from .method import Method
+from .newton_root import SVDNewton
 
 __all__ = [
     "MPNCovPublished",
+    "MPNCovReleased",
     "PairKernel",
     "PublishedRoot",
+    "ReleasedRoot",
+    "SVDNewtonReleased",
     "SVDPIPublished",
+    "SVDPIReleased",
     "SVDPadePublished",
+    "SVDPadeReleased",
     "SVDTaylorPublished",
+    "SVDTaylorReleased",
     "SVDTopNPublished",
+    "SVDTopNReleased",
     "SVDTruncPublished",
+    "SVDTruncReleased",
     "pade_coefficients",
-    "published_gradient",
-    "published_kernel",
     "sum_of_powers",
 ]
 
@@ -71,103 +94,177 @@ class PublishedRoot(Method):
     """The root of covariances with the published gradient; subclasses name the method and its parameters."""
 
     source: ClassVar[str] = "published"
-    ours: ClassVar[type[KernelRoot]]
-
-    def __init_subclass__(cls) -> None:
-        cls.use = f"to measure what the paper is about: {cls.ours.name} by its equations"
+    ours: ClassVar[type[Any]]
 
     def __post_init__(self) -> None:
         _ = self.root  # checks the parameters
 
     @property
-    def root(self) -> KernelRoot:
+    def root(self) -> Any:
         """The same method with our gradient."""
-        return self.ours(**asdict(self))
+        given = asdict(self).items()
+        return self.ours(**{name: value for name, value in given if value is not None})
 
-    @property
-    def keep(self) -> int | None:
-        """How many of the largest eigenvalues to keep; the others are set to eps. None: all."""
-        return self.root.keep
+    def keep(self, channels: int) -> int:
+        """How many of the largest eigenvalues to keep; the others are set to eps."""
+        kept = self.root.keep
+        return channels if kept is None else kept
 
-    def pair_kernel(self, larger: Tensor, smaller: Tensor) -> Tensor:
-        """The kernel of the larger and the smaller eigenvalue of each pair."""
+    def pair_kernel(self, larger: Tensor, smaller: Tensor, ratio: Tensor | None = None) -> Tensor:
+        """The kernel of the larger and the smaller eigenvalue of each pair, and of their ratio."""
         rule = self.root.rule
+        x = smaller / larger if ratio is None else ratio
         if isinstance(rule, Pade):
             p, q = pade_coefficients(rule.degree)
-            x = smaller / larger
             return sum_of_powers(p, x) / sum_of_powers(q, x) / larger
         if isinstance(rule, (Taylor, PowerIteration)):
-            return sum_of_powers((1.0,) * rule.terms, smaller / larger) / larger
+            return sum_of_powers((1.0,) * rule.terms, x) / larger
         kernel = 1 / (larger - smaller)
         return kernel.clamp(-rule.bound, rule.bound) if isinstance(rule, Truncated) else kernel
 
+    def kernel(self, lam: Tensor) -> Tensor:
+        """K of a batch of spectra: positive at ties, and with its infinities replaced.
+
+        Infinity becomes the largest finite entry of the batch, minus infinity the smallest, and NaN the
+        largest.
+        """
+        n = lam.shape[-1]
+        i, j = torch.triu_indices(n, n, 1, device=lam.device)
+        first, second = lam[..., i], lam[..., j]
+        entries = self.pair_kernel(torch.maximum(first, second), torch.minimum(first, second))
+        K = torch.zeros_like(lam).unsqueeze(-1).repeat_interleave(n, -1)
+        K[..., i, j] = torch.where(first >= second, entries, -entries)
+        K[..., j, i] = torch.where(second >= first, entries, -entries)
+        if K.numel() == 0:
+            return K
+        finite = K.isfinite()
+        highest = torch.where(finite, K, -math.inf).amax()
+        lowest = torch.where(finite, K, math.inf).amin()
+        return torch.where(finite, K, torch.where(K.isneginf(), lowest, highest))
+
+    def gradient(self, G: Tensor, lam: Tensor, U: Tensor) -> Tensor:
+        """The gradient to the covariances: both steps, not symmetrised.
+
+        Args:
+            G: gradient to the roots, ``(..., d, d)``.
+            lam: eigenvalues, at least eps, ``(..., d)``.
+            U: eigenvectors in columns.
+        """
+        s = lam.sqrt().unsqueeze(-2)
+        to_vectors = (G + G.mT) @ (U * s)
+        to_values = (U * (G @ U)).sum(-2, keepdim=True) / (2 * s)
+        inner = self.kernel(lam).mT * (U.mT @ to_vectors)
+        inner = self.repair(inner + torch.diag_embed(to_values.squeeze(-2)))
+        return self.repair(U @ inner @ U.mT)
+
+    def repair(self, T: Tensor) -> Tensor:
+        """What happens to the products of the gradient: nothing."""
+        return T
+
     def __call__(self, P: Tensor) -> Tensor:
-        return differentiable(_Published(self), P)
+        return differentiable(_Root(self), P)
 
 
-@dataclass(frozen=True)
-class MPNCovPublished(PublishedRoot):
-    """MPN-COV with the gradient as published: the ordinary kernel."""
+class ReleasedRoot(PublishedRoot):
+    """The same as the authors' program computes it."""
 
-    name: ClassVar[str] = "mpn-cov-published"
-    ours: ClassVar[type[KernelRoot]] = MPNCov
+    source: ClassVar[str] = "released"
 
+    def covariance(self, features: Tensor) -> Tensor:
+        """Covariances with the centring matrix of the program."""
+        P = differentiable(_ReleasedCovariance(self), features)
+        check_covariance(P, features)
+        return P
 
-@dataclass(frozen=True)
-class SVDTruncPublished(PublishedRoot):
-    """SVD-Trunc with the gradient as published: the kernel clipped to ``[-bound, bound]``."""
+    def kernel(self, lam: Tensor) -> Tensor:
+        """K of a batch of spectra: not antisymmetric, and with infinities replaced, but not NaN."""
+        first, second = lam.unsqueeze(-1), lam.unsqueeze(-2)
+        ratio = first / second
+        ratio = torch.where(ratio < 1, ratio, 1 / ratio)
+        larger, smaller = torch.maximum(first, second), torch.minimum(first, second)
+        entries = self.pair_kernel(larger, smaller, ratio)
+        K = torch.where(first >= second, entries, -entries)
+        diagonal = torch.eye(lam.shape[-1], dtype=torch.bool, device=lam.device)
+        return self.repair(K.masked_fill(diagonal, 0))
 
-    name: ClassVar[str] = "svd-trunc-published"
-    ours: ClassVar[type[KernelRoot]] = SVDTrunc
+    def repair(self, T: Tensor) -> Tensor:
+        """Infinity becomes the largest other entry of the batch, then minus infinity the smallest."""
+        if T.numel() == 0:
+            return T
+        T = torch.where(T.isposinf(), T.masked_fill(T.isposinf(), -math.inf).amax(), T)
+        return torch.where(T.isneginf(), T.masked_fill(T.isneginf(), math.inf).amin(), T)
 
-    bound: float = 1e10
-
-
-@dataclass(frozen=True)
-class SVDPIPublished(PublishedRoot):
-    """SVD-PI with the gradient as published: the series of power iteration."""
-
-    name: ClassVar[str] = "svd-pi-published"
-    ours: ClassVar[type[KernelRoot]] = SVDPI
-
-    iterations: int = 20
-
-
-@dataclass(frozen=True)
-class SVDTaylorPublished(PublishedRoot):
-    """SVD-Taylor with the gradient as published: the Taylor polynomial of the kernel."""
-
-    name: ClassVar[str] = "svd-taylor-published"
-    ours: ClassVar[type[KernelRoot]] = SVDTaylor
-
-    degree: int = 100
+    def repair_features(self, T: Tensor) -> Tensor:
+        """The same for the gradient to the features, and NaN become zeros."""
+        T = self.repair(T)
+        return torch.where(T.isnan(), 0, T)
 
 
-@dataclass(frozen=True)
-class SVDPadePublished(PublishedRoot):
-    """SVD-Pade with the gradient as published: the Padé approximant of the kernel."""
+class _ReleasedTopN(ReleasedRoot):
+    count: int | None
 
-    name: ClassVar[str] = "svd-pade-published"
-    ours: ClassVar[type[KernelRoot]] = SVDPade
-
-    degree: int = 100
+    def keep(self, channels: int) -> int:
+        return max(0, channels - 50) if self.count is None else self.count
 
 
-@dataclass(frozen=True)
-class SVDTopNPublished(PublishedRoot):
-    """SVD-TopN with the gradient as published: the ``count`` largest eigenvalues."""
+class _ReleasedPI(ReleasedRoot):
+    def gradient(self, G: Tensor, lam: Tensor, U: Tensor) -> Tensor:
+        terms: int = self.root.iterations + 1
+        norm = torch.linalg.vector_norm(lam, dim=-1, keepdim=True).clamp_min(1e-10)
+        series = sum_of_powers((1.0,) * terms, lam / norm) / norm
+        nothing = torch.eye(lam.shape[-1], dtype=U.dtype, device=U.device) - U @ U.mT
+        to_vectors = (G + G.mT) @ (U * lam.sqrt().unsqueeze(-2))
+        return (U * series.unsqueeze(-2)) @ (U.mT @ nothing) @ to_vectors @ U.mT
 
-    name: ClassVar[str] = "svd-topn-published"
-    ours: ClassVar[type[KernelRoot]] = SVDTopN
 
-    count: int = 200
+class _ReleasedNewton(ReleasedRoot):
+    def __call__(self, P: Tensor) -> Tensor:
+        approximation = newton_schulz(P, self.root.iterations).root
+        with torch.no_grad():
+            exact = _Root(self).value(P)[0]
+        return approximation + (exact - approximation).detach()
+
+    def repair_features(self, T: Tensor) -> Tensor:
+        return T
 
 
-@dataclass(frozen=True)
-class _Published(Smooth):
-    """``P -> Q`` with that gradient; the factors are eigenvalues and eigenvectors."""
+def _form(ours: type[Any], form: type[PublishedRoot], **defaults: Any) -> type[Any]:
+    """The class of a method in that form, with the parameters of ours."""
+    source = form.source
+    what = "by the paper's equations" if source == "published" else "as the authors' program has it"
+    members = {
+        "ours": ours,
+        "name": f"{ours.name}-{source}",
+        "use": f"to measure what the paper is about: {ours.name} {what}",
+        "__doc__": f"{ours.__name__} {what}.",
+        "__module__": __name__,
+    }
+    parameters = [(f.name, f.type, defaults.get(f.name, f.default)) for f in fields(ours)]
+    name = f"{ours.__name__}{source.title()}"
+    return make_dataclass(name, parameters, bases=(form,), namespace=members, frozen=True)
 
-    link: ClassVar[int | None] = 1
+
+MPNCovPublished = _form(MPNCov, PublishedRoot)
+SVDTopNPublished = _form(SVDTopN, PublishedRoot)
+SVDTruncPublished = _form(SVDTrunc, PublishedRoot)
+SVDPIPublished = _form(SVDPI, PublishedRoot)
+SVDTaylorPublished = _form(SVDTaylor, PublishedRoot)
+SVDPadePublished = _form(SVDPade, PublishedRoot)
+
+MPNCovReleased = _form(MPNCov, ReleasedRoot)
+SVDTopNReleased = _form(SVDTopN, _ReleasedTopN, count=None)
+SVDTruncReleased = _form(SVDTrunc, ReleasedRoot)
+SVDPIReleased = _form(SVDPI, _ReleasedPI)
+SVDNewtonReleased = _form(SVDNewton, _ReleasedNewton)
+SVDTaylorReleased = _form(SVDTaylor, ReleasedRoot)
+SVDPadeReleased = _form(SVDPade, ReleasedRoot)
+
+# --------------------------------------------------------------------------------------------------
+# For autograd
+
+
+class _OnlyBackward(Smooth):
+    """A function whose only derivative is the backward of the paper."""
 
     method: PublishedRoot
 
@@ -175,20 +272,8 @@ class _Published(Smooth):
     def name(self) -> str:
         return self.method.name
 
-    def value(self, P: Tensor) -> tuple[Tensor, ...]:
-        _, lam, Vh = svd_forward(P, False, None)
-        U = Vh.mT.contiguous()
-        if self.method.keep is not None:
-            lam[..., self.method.keep :] = 0
-        lam = lam.clamp_min(torch.finfo(P.dtype).eps)
-        return (U * lam.sqrt().unsqueeze(-2)) @ U.mT, lam, U
-
     def like_value(self, A: Tensor, factors: Factors) -> Tensor:
         return A
-
-    def vjp(self, factors: Factors, g: Tensor) -> Tensor:
-        lam, U, _ = factors
-        return published_gradient(g, lam, U, self.method.pair_kernel)
 
     def jvp(self, factors: Factors, dA: Tensor) -> NoReturn:
         raise RuntimeError(f"{self.name} has no forward mode: its equations {_ADVICE}")
@@ -200,46 +285,55 @@ class _Published(Smooth):
 
 
 _ADVICE = (
-    "are those of a backward, and not the derivative of the root; use the method without -published in its "
-    "name, or exact"
+    "are those of a backward, and not the derivative of the root; use the method without -published or "
+    "-released in its name, or exact"
 )
 
 
-def published_gradient(G: Tensor, lam: Tensor, U: Tensor, kernel: PairKernel) -> Tensor:
-    """The gradient to the covariances: both steps, not symmetrised.
+@dataclass(frozen=True)
+class _Root(_OnlyBackward):
+    """``P -> Q`` with that gradient; the factors are eigenvalues and eigenvectors."""
 
-    Args:
-        G: gradient to the roots, ``(..., d, d)``.
-        lam: eigenvalues, at least eps, ``(..., d)``.
-        U: eigenvectors in columns.
-        kernel: of pairs of eigenvalues.
-    """
-    s = lam.sqrt().unsqueeze(-2)
-    to_vectors = (G + G.mT) @ (U * s)
-    to_values = (U * (G @ U)).sum(-2, keepdim=True) / (2 * s)
-    inner = published_kernel(lam, kernel).mT * (U.mT @ to_vectors)
-    inner = inner + torch.diag_embed(to_values.squeeze(-2))
-    return U @ inner @ U.mT
+    link: ClassVar[int | None] = 1
+
+    method: PublishedRoot
+
+    def value(self, P: Tensor) -> tuple[Tensor, ...]:
+        _, lam, Vh = svd_forward(P, False, None)
+        U = Vh.mT.contiguous()
+        lam[..., self.method.keep(P.shape[-1]) :] = 0
+        lam = lam.clamp_min(torch.finfo(P.dtype).eps)
+        return (U * lam.sqrt().unsqueeze(-2)) @ U.mT, lam, U
+
+    def vjp(self, factors: Factors, g: Tensor) -> Tensor:
+        lam, U, _ = factors
+        return self.method.gradient(g, lam, U)
 
 
-def published_kernel(lam: Tensor, kernel: PairKernel) -> Tensor:
-    """K of a batch of spectra: positive at ties, and with its infinities replaced.
+@dataclass(frozen=True)
+class _ReleasedCovariance(_OnlyBackward):
+    """``X -> X C X^T``, C the centring matrix; its gradient is ``(G + G^T) X C``."""
 
-    Infinity becomes the largest finite entry of the batch, minus infinity the smallest, and NaN the largest.
-    """
-    n = lam.shape[-1]
-    i, j = torch.triu_indices(n, n, 1, device=lam.device)
-    first, second = lam[..., i], lam[..., j]
-    entries = kernel(torch.maximum(first, second), torch.minimum(first, second))
-    K = torch.zeros_like(lam).unsqueeze(-1).repeat_interleave(n, -1)
-    K[..., i, j] = torch.where(first >= second, entries, -entries)
-    K[..., j, i] = torch.where(second >= first, entries, -entries)
-    if K.numel() == 0:
-        return K
-    finite = K.isfinite()
-    highest = torch.where(finite, K, -math.inf).amax()
-    lowest = torch.where(finite, K, math.inf).amin()
-    return torch.where(finite, K, torch.where(K.isneginf(), lowest, highest))
+    link: ClassVar[int | None] = 0
+
+    method: ReleasedRoot
+
+    def value(self, X: Tensor) -> tuple[Tensor, ...]:
+        return X @ _centring(X) @ X.mT, X.clone()
+
+    def like_value(self, X: Tensor, factors: Factors) -> Tensor:
+        return X @ X.mT
+
+    def vjp(self, factors: Factors, g: Tensor) -> Tensor:
+        X = factors[0]
+        return self.method.repair_features((g + g.mT) @ X @ _centring(X))
+
+
+def _centring(X: Tensor) -> Tensor:
+    """``I / N - 1 / N^2``, rounded to float32, in the dtype of X."""
+    N = X.shape[-1]
+    C = torch.full((N, N), -1 / N / N, dtype=torch.float32, device=X.device)
+    return C.diagonal_scatter(C.diagonal() + 1 / N).to(X.dtype)
 
 
 # --------------------------------------------------------------------------------------------------

@@ -21,11 +21,18 @@ from .normalisations import (
 )
 from .published import (
     MPNCovPublished,
+    MPNCovReleased,
+    SVDNewtonReleased,
     SVDPadePublished,
+    SVDPadeReleased,
     SVDPIPublished,
+    SVDPIReleased,
     SVDTaylorPublished,
+    SVDTaylorReleased,
     SVDTopNPublished,
+    SVDTopNReleased,
     SVDTruncPublished,
+    SVDTruncReleased,
 )
 from .scaled_root import ScalingEigenBranch
 from .spectral_roots import Exact
@@ -52,6 +59,13 @@ METHODS: dict[str, type[Method]] = {
         SVDPIPublished,
         SVDTaylorPublished,
         SVDPadePublished,
+        MPNCovReleased,
+        SVDTopNReleased,
+        SVDTruncReleased,
+        SVDPIReleased,
+        SVDNewtonReleased,
+        SVDTaylorReleased,
+        SVDPadeReleased,
         ScalingEigenBranch,
         BoxCox,
         LogCholesky,

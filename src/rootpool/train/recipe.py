@@ -23,8 +23,8 @@ __all__ = ["Family", "Recipe", "families", "load_recipe", "recipe"]
 
 _FOLDER = resources.files(__package__) / "recipes"
 _START = "isqrt-cov"  # what a hybrid training begins with
-# Methods that have the gradient of the paper, too, by the name with -published.
-PUBLISHED = ("mpn-cov", "svd-topn", "svd-trunc", "svd-pi", "svd-taylor", "svd-pade")
+# Methods that exist as the paper's authors released them, too, by the name with -released.
+RELEASED = ("mpn-cov", "svd-topn", "svd-trunc", "svd-pi", "svd-newton", "svd-taylor", "svd-pade")
 _SWITCHLESS = ("gap", _START)  # a hybrid training switches from one covariance method to another
 
 
@@ -41,7 +41,7 @@ class Family:
         needs: what the user has to bring, as option: what it is.
         fine_tunes: the family whose checkpoints it starts from, of the same method.
         time: how long a run takes, and on which hardware.
-        form: ``published`` where the paper's methods have the gradient of the paper and not ours.
+        form: ``released`` where the paper's methods are as its authors released them, and not ours.
         reported_as: the family of the paper in whose columns its results are; None for its own.
         tuning_note: how its settings were chosen, if by results.
         layout: the layout of data for which the study of the paper trains this family; a ``base`` does not
@@ -101,19 +101,20 @@ def families() -> dict[str, Family]:
 def recipe(family: str, method: str = "exact", hybrid: bool = False) -> Recipe:
     """Compose a recipe.
 
-    In the families of the paper its methods have the gradient that it publishes; ``model.method=svd-pade``
-    chooses ours.
+    In the families of the paper its methods are as its authors released them. The method
+    ``svd-pade-published`` has the gradient of its equations; the setting ``model.method=svd-pade`` is ours.
 
     >>> made = recipe("alexnet-imagenet", "svd-pade", hybrid=True)
     >>> made.name, made.method, made.config["hybrid"]["switch_epoch"]
-    ('alexnet-imagenet-svd-pade-hybrid', 'svd-pade-published', 19)
+    ('alexnet-imagenet-svd-pade-released-hybrid', 'svd-pade-released', 19)
     """
     if family not in families():
         raise SettingsError(unknown_name("recipe", family, families(), "rootpool recipes"))
     shared = families()[family]
-    published = shared.form == "published" and method in PUBLISHED
-    pooling = f"{method}-published" if published else method
-    config = merge(shared.config, {"model": {"method": pooling}}, shared.methods.get(method, {}))
+    released = shared.form == "released" and method in RELEASED
+    pooling = f"{method}-released" if released else method
+    plain = method.removesuffix("-published").removesuffix("-released")
+    config = merge(shared.config, {"model": {"method": pooling}}, shared.methods.get(plain, {}))
     if hybrid:
         config["hybrid"] = _schedule(shared, method)
     needs = dict(shared.needs)
@@ -122,7 +123,7 @@ def recipe(family: str, method: str = "exact", hybrid: bool = False) -> Recipe:
         best = " --hybrid" if first.hybrid and method not in _SWITCHLESS else ""
         needs["--weights"] = f"a checkpoint of rootpool train {first.name} --method {method}{best}"
     about = f"{shared.about}: {pooling}" + ", hybrid" * hybrid
-    name = f"{family}-{method}" + "-hybrid" * hybrid
+    name = f"{family}-{pooling}" + "-hybrid" * hybrid
     # A copy, because the family is kept for the next recipe.
     return Recipe(name, about, copy.deepcopy(config), needs, family, pooling)
 
@@ -172,6 +173,7 @@ def _own(path: Path, method: str | None, hybrid: bool) -> Recipe:
     if base is not None:
         shared = recipe(base, pooling or "exact", hybrid and content.get("hybrid") is None)
         needs, content = {**shared.needs, **needs}, merge(shared.config, content)
+        method = method and shared.method
     if method is not None:
         content = merge(content, {"model": {"method": method}})
     if hybrid and content.get("hybrid") is None:
