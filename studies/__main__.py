@@ -56,7 +56,8 @@ def _approximation_arguments(parser: argparse.ArgumentParser) -> None:
 def _law_arguments(parser: argparse.ArgumentParser) -> None:
     _shared_arguments(parser, "law", seeds=5)
     add = parser.add_argument
-    add("entries", nargs="*", metavar="ENTRY", help="such as law:layer; default: all")
+    add("entries", nargs="*", metavar="ENTRY", help="default: all")
+    add("--record", metavar="FOLDER", help="write the page of these numbers again, and run nothing")
 
 
 def _followups_arguments(parser: argparse.ArgumentParser) -> None:
@@ -98,7 +99,8 @@ COMMANDS = {
     ),
     "law": Command(
         "count failures by the scale of the features",
-        "python -m studies law",
+        "python -m studies law\n"
+        "python -m studies law --record docs/appendix/law --markdown docs/appendix/law.md",
         _law_arguments,
         "studies.approximation.law:main",
         AGAIN,

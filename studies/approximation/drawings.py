@@ -9,10 +9,12 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from rootpool.report.plots import WIDE
-from rootpool.report.plots.drawing import below, legend, styled
-from rootpool.report.plots.palette import FAINT, STYLES
+from rootpool.report.plots.drawing import below, legend, logarithmic, styled
+from rootpool.report.plots.palette import FAINT, INK, STYLES
+from rootpool.report.records import Record
+from studies.engine.questions import proportion
 
-__all__ = ["draw_sweep"]
+__all__ = ["draw_law", "draw_sweep"]
 
 LOOKS = list(STYLES.values())
 
@@ -48,5 +50,50 @@ def draw_sweep(
     axes.set_xticks(list(ticks), list(ticks.values()))
     axes.set_ylabel("error against the root, points")
     below(figure, f"{label} (below zero: better than the exact square root; bars: 95 % intervals)")
+    legend(figure, handles, width)
+    return figure
+
+
+@styled
+def draw_law(
+    layer: Sequence[Record],
+    failed: Mapping[str, Sequence[tuple[float, int, int]]],
+    *,
+    width: float = WIDE,
+) -> Figure:
+    """What is above the floor, and what fails, by the largest eigenvalue.
+
+    Args:
+        layer: records of :func:`studies.approximation.layer.measure_layer` of one form and precision.
+        failed: by arm, the largest eigenvalue with the numbers of runs that failed and that did not.
+        width: inches.
+    """
+    figure = Figure(figsize=(width, 5.2), layout="constrained")
+    above, below_it = figure.subplots(2, 1, sharex=True)
+    handles: dict[str, Line2D] = {}
+    for look, name in zip(LOOKS, dict.fromkeys(r["features"] for r in layer), strict=False):
+        own = sorted((r for r in layer if r["features"] == name), key=lambda r: r["lambda_1"])
+        x, size = [r["lambda_1"] for r in own], f"{own[0]['channels']:g} × {own[0]['positions']:g}"
+        (handles[size],) = above.plot(
+            x, [r["above"] for r in own], look.marker, color=look.colour, linestyle=""
+        )
+        above.plot(x, [r["predicted_above"] for r in own], color=look.colour, linewidth=0.8)
+    above.set_ylabel("share of null space above eps")
+    for k, (look, (name, points)) in enumerate(zip(LOOKS[::-1], failed.items(), strict=False)):
+        x = [lam * 1.12 ** (k - (len(failed) - 1) / 2) for lam, *_ in points]
+        shares = [count / (count + rest) for _, count, rest in points]
+        (handles[name],) = below_it.plot(
+            x, shares, look.marker, color=look.colour, linestyle="-", linewidth=0.8
+        )
+        for place, (_, count, rest) in zip(x, points, strict=True):
+            low, high = proportion(count, count + rest)
+            below_it.plot([place, place], [low, high], color=look.colour, linewidth=0.8)
+    below_it.set_ylabel("share of runs that fail")
+    for axes in (above, below_it):
+        axes.set_ylim(-0.05, 1.05)
+        axes.axvspan(0.0038, 0.076, color=FAINT, alpha=0.5, linewidth=0)
+    above.text(0.017, 0.5, "the paper's\nAlexNet", ha="center", color=INK)
+    logarithmic(below_it, "x")
+    below(figure, "largest eigenvalue of the covariances, logarithmic")
     legend(figure, handles, width)
     return figure

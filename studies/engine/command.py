@@ -154,15 +154,6 @@ def run_study(
     return page
 
 
-def all_places(
-    study: Study, entries: Sequence[Entry], networks: Sequence[Network], options: Options
-) -> list[Place]:
-    """Train what has no result yet; each network with the runs of each entry."""
-    known = _train(study, entries, networks, options)
-    found = [_place(study, e, n, known) for e in entries for n in networks if _suits(e, n)]
-    return [place for place in found if place is not None]
-
-
 def _suits(entry: Entry, network: Network) -> bool:
     return bool(entry.runs) and (not entry.needs or network.kind in entry.needs)
 
