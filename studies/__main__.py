@@ -53,6 +53,13 @@ def _approximation_arguments(parser: argparse.ArgumentParser) -> None:
     _count(parser, "--large-deciding-seeds", None, f"the same, {decided} (default: --large-seeds)")
 
 
+def _law_arguments(parser: argparse.ArgumentParser) -> None:
+    _shared_arguments(parser, "law", seeds=5)
+    add = parser.add_argument
+    add("entries", nargs="*", metavar="ENTRY", help="default: all")
+    add("--record", metavar="FOLDER", help="write the page of these numbers again, and run nothing")
+
+
 def _followups_arguments(parser: argparse.ArgumentParser) -> None:
     _shared_arguments(parser, "followups", seeds=5)
     add = parser.add_argument
@@ -88,6 +95,14 @@ COMMANDS = {
         "python -m studies approximation --seeds 4 --deciding-seeds 20 --data CIFAR10",
         _approximation_arguments,
         "studies.approximation.command:main",
+        AGAIN,
+    ),
+    "law": Command(
+        "count failures by the scale of the features",
+        "python -m studies law\n"
+        "python -m studies law --record docs/appendix/law --markdown docs/appendix/law.md",
+        _law_arguments,
+        "studies.approximation.law:main",
         AGAIN,
     ),
     "followups": Command(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
@@ -13,98 +12,11 @@ from rootpool.report.plots import WIDE
 from rootpool.report.plots.drawing import below, legend, logarithmic, styled
 from rootpool.report.plots.palette import FAINT, INK, STYLES
 from rootpool.report.records import Record
+from studies.engine.questions import proportion
 
-__all__ = ["draw_failure", "draw_filters", "draw_sweep"]
+__all__ = ["draw_law", "draw_sweep"]
 
 LOOKS = list(STYLES.values())
-PANELS = {
-    "gradient": "norm of the gradient",
-    "error": "its relative error",
-    "kernel": "largest kernel entry",
-    "loss": "loss",
-}
-# Newton-Schulz from light to dark.
-NEWTON, ROOT = STYLES["isqrt-cov"].colour, STYLES["exact"].colour
-
-
-@styled
-def draw_failure(traces: Mapping[str, Sequence[Record]], *, width: float = WIDE) -> Figure:
-    """Step by step: the gradient and the exact one, the error, the kernel, the loss.
-
-    Args:
-        traces: records of :func:`studies.approximation.failure.watch_training` by name.
-        width: inches.
-    """
-    figure = Figure(figsize=(width, 6.4), layout="constrained")
-    panels: Sequence[Axes] = list(figure.subplots(len(PANELS), 1, sharex=True))
-    handles: dict[str, Line2D] = {}
-    for look, (name, records) in zip(LOOKS, traces.items(), strict=False):
-        for axes, value in zip(panels, PANELS, strict=True):
-            x, y = _finite(records, "step", value)
-            (handles[name],) = axes.plot(x, y, color=look.colour, linewidth=1.2)
-        x, y = _finite(records, "step", "exact")
-        (line,) = panels[0].plot(x, y, color=INK, linewidth=0.8, linestyle=":")
-        handles["exact, for the same features"] = line
-    for axes, label in zip(panels, PANELS.values(), strict=True):
-        axes.set_ylabel(label)
-        logarithmic(axes, "y")
-    panels[1].axhline(1, color=INK, linewidth=0.8)
-    below(
-        figure,
-        "step of the training; above the line in the second plot, the gradient is mostly error",
-    )
-    legend(figure, handles, width)
-    return figure
-
-
-def _finite(records: Sequence[Record], x: str, y: str) -> tuple[list[float], list[float]]:
-    """The places where a value is there and can be drawn on a logarithmic axis."""
-    found = [(float(r[x] or 0), float(r[y] or 0)) for r in records if r.get(y) is not None]
-    found = [(a, b) for a, b in found if 0 < b < float("inf")]
-    return [a for a, _ in found], [b for _, b in found]
-
-
-@styled
-def draw_filters(
-    newton: Sequence[Record], others: Sequence[Record], *, width: float = WIDE
-) -> Figure:
-    """Filters against the square root: Newton-Schulz on the left, powers and learned ones on the right.
-
-    Args:
-        newton: records of :func:`studies.approximation.filters.spectral_response`, in order of iterations.
-        others: the same for other filters.
-        width: inches.
-    """
-    figure = Figure(figsize=(width, 3.4), layout="constrained")
-    left, right = figure.subplots(1, 2, sharey=True, sharex=True)
-    handles: dict[str, Line2D] = {}
-    by_run = _by_run(newton)
-    for k, (name, (x, y)) in enumerate(by_run.items()):
-        shade = 0.25 + 0.75 * k / max(1, len(by_run) - 1)
-        (handles[name],) = left.plot(x, y, color=NEWTON, alpha=shade, linewidth=1.4)
-    free = [look for look in LOOKS if look.colour not in (NEWTON, ROOT)]
-    for look, (name, (x, y)) in zip(free, _by_run(others).items(), strict=False):
-        (handles[name],) = right.plot(x, y, color=look.colour, linewidth=1.4)
-    for axes in (left, right):
-        axes.axhline(1, color=ROOT, linewidth=1.2)
-        logarithmic(axes, "x")
-        logarithmic(axes, "y")
-    left.set_title("Newton-Schulz", loc="left")
-    right.set_title("powers, and what was learned", loc="left")
-    left.set_ylabel("value over the square root")
-    handles["square root"] = Line2D([], [], color=ROOT)
-    below(figure, "eigenvalue over the trace")
-    legend(figure, handles, width)
-    return figure
-
-
-def _by_run(records: Sequence[Record]) -> dict[str, tuple[list[float], list[float]]]:
-    found: dict[str, tuple[list[float], list[float]]] = {}
-    for record in records:
-        x, y = found.setdefault(str(record["run"]), ([], []))
-        x.append(float(record["eigenvalue"] or 0))
-        y.append(float(record["share"] or 0))
-    return found
 
 
 @styled
@@ -138,5 +50,50 @@ def draw_sweep(
     axes.set_xticks(list(ticks), list(ticks.values()))
     axes.set_ylabel("error against the root, points")
     below(figure, f"{label} (below zero: better than the exact square root; bars: 95 % intervals)")
+    legend(figure, handles, width)
+    return figure
+
+
+@styled
+def draw_law(
+    layer: Sequence[Record],
+    failed: Mapping[str, Sequence[tuple[float, int, int]]],
+    *,
+    width: float = WIDE,
+) -> Figure:
+    """What is above the floor, and what fails, by the largest eigenvalue.
+
+    Args:
+        layer: records of :func:`studies.approximation.layer.measure_layer` of one form and precision.
+        failed: by arm, the largest eigenvalue with the numbers of runs that failed and that did not.
+        width: inches.
+    """
+    figure = Figure(figsize=(width, 5.2), layout="constrained")
+    above, below_it = figure.subplots(2, 1, sharex=True)
+    handles: dict[str, Line2D] = {}
+    for look, name in zip(LOOKS, dict.fromkeys(r["features"] for r in layer), strict=False):
+        own = sorted((r for r in layer if r["features"] == name), key=lambda r: r["lambda_1"])
+        x, size = [r["lambda_1"] for r in own], f"{own[0]['channels']:g} × {own[0]['positions']:g}"
+        (handles[size],) = above.plot(
+            x, [r["above"] for r in own], look.marker, color=look.colour, linestyle=""
+        )
+        above.plot(x, [r["predicted_above"] for r in own], color=look.colour, linewidth=0.8)
+    above.set_ylabel("share of null space above eps")
+    for k, (look, (name, points)) in enumerate(zip(LOOKS[::-1], failed.items(), strict=False)):
+        x = [lam * 1.12 ** (k - (len(failed) - 1) / 2) for lam, *_ in points]
+        shares = [count / (count + rest) for _, count, rest in points]
+        (handles[name],) = below_it.plot(
+            x, shares, look.marker, color=look.colour, linestyle="-", linewidth=0.8
+        )
+        for place, (_, count, rest) in zip(x, points, strict=True):
+            low, high = proportion(count, count + rest)
+            below_it.plot([place, place], [low, high], color=look.colour, linewidth=0.8)
+    below_it.set_ylabel("share of runs that fail")
+    for axes in (above, below_it):
+        axes.set_ylim(-0.05, 1.05)
+        axes.axvspan(0.0038, 0.076, color=FAINT, alpha=0.5, linewidth=0)
+    above.text(0.017, 0.5, "the paper's\nAlexNet", ha="center", color=INK)
+    logarithmic(below_it, "x")
+    below(figure, "largest eigenvalue of the covariances, logarithmic")
     legend(figure, handles, width)
     return figure

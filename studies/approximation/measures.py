@@ -1,36 +1,27 @@
-"""The measures of the question of the title: the two by two, the sweeps, and what was learned."""
+"""The measures of the question of the title: the two by two, and the number of iterations."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 
-import torch
-from torch import Tensor
-
-from rootpool.models.files import load_weights_only
-from rootpool.nn import METHODS
-from rootpool.report import Block, Cell, Number, PairedDifference, Picture, Table, compare, describe
+from rootpool.report import Cell, Number, PairedDifference, Picture, Table, compare, describe
 from rootpool.report.statistics import paired_difference
-from rootpool.train.run import LAST
 from studies.engine.command import Found
 from studies.engine.kept import Kept
 from studies.engine.pictures import mean_of, results_table
 from studies.engine.questions import Finding, outcome_of, tells
 from studies.engine.study import Entry
-from studies.engine.training import Place, Run
-from studies.methods import learned_values
+from studies.engine.training import Place
 
-from .drawings import draw_filters, draw_sweep
-from .filters import CONVERGED, ITERATIONS, spectral_response, usual_filters
+from .drawings import draw_sweep
 
-__all__ = ["exponents", "half_effect", "halves", "iterations", "learned"]
+__all__ = ["half_effect", "halves", "iterations"]
 
 ROOT, NEWTON = "exact", "Newton-Schulz"
 OTHER = {"forward": "backward", "backward": "forward"}
-LEARNED = ("learned-power", "learned-mixture")
-SPECTRUM = torch.logspace(-6, 0, 40, dtype=torch.float64)
+ITERATIONS = (1, 2, 3, 5, 7, 10, 15)
+CONVERGED = 100  # stands for the limit of the iteration in study.yaml
 COLUMNS = {"val_error": "error, %", "train_error": "training error, %"}
 
 
@@ -98,13 +89,16 @@ def _cells(place: Place) -> Table:
 
 
 # --------------------------------------------------------------------------------------------------
-# Sweeps
+# The number of iterations
 
 
-def _points(place: Place, tag: str, places: Mapping[float, float]) -> list[dict[str, float | None]]:
-    """Differences to the exact root along a tag, at the places of its values; zero at its own."""
-    good = [row for row in place.rows if not row["failed"] and row.get(tag) in places]
-    own = {row["run"]: places[row[tag]] for row in sorted(good, key=lambda row: row[tag])}
+def _points(place: Place, places: Mapping[float, float]) -> list[dict[str, float | None]]:
+    """Differences to the exact root, at the places of the numbers of iterations; zero at its own."""
+    good = [row for row in place.rows if not row["failed"] and row.get("iterations") in places]
+    own = {
+        row["run"]: places[row["iterations"]]
+        for row in sorted(good, key=lambda row: row["iterations"])
+    }
     if ROOT not in own:
         return []
     found = {c.run: c.difference for c in compare(good, [(r, ROOT) for r in own if r != ROOT])}
@@ -116,90 +110,14 @@ def _points(place: Place, tag: str, places: Mapping[float, float]) -> list[dict[
     ]
 
 
-def _sweep(
-    places: Sequence[Place], tag: str, at: Mapping[float, float], label: str, caption: str
-) -> list[Block]:
-    """Differences to the exact root by a number, one line per network, and the errors."""
-    ticks = {
-        place: "converged" if (tag, value) == ("iterations", CONVERGED) else f"{value:g}"
-        for value, place in at.items()
-    }
-    lines = {place.name: points for place in places if (points := _points(place, tag, at))}
-    alt = f"Error against the exact root by the {label}, one line per network"
-    drawn = [Picture.of(draw_sweep, lines, ticks, label, alt=alt, caption=caption)] if lines else []
-    return [*drawn, *(results_table(p, COLUMNS, f"{p.name}: {p.about}.") for p in places)]
-
-
 def iterations(entry: Entry, places: Sequence[Place], kept: Kept) -> Found:
-    """The number of iterations, and the filters that they are."""
+    """Differences to the exact root by the number of iterations, one line per network, and the errors."""
     at = {float(count): float(k) for k, count in enumerate((*ITERATIONS, CONVERGED))}
-    caption = "The number of iterations. ‘Converged’ is the exact root with its exact gradient."
+    ticks = {k: "converged" if count == CONVERGED else f"{count:g}" for count, k in at.items()}
     label = "number of iterations of Newton-Schulz"
-    return Found(blocks=[_filters({}), *_sweep(places, "iterations", at, label, caption)])
-
-
-def exponents(entry: Entry, places: Sequence[Place], kept: Kept) -> Found:
-    """The exponent."""
-    values = sorted({row["exponent"] for place in places for row in place.rows})
-    caption = "The exponent, with the norm of the result kept at the square root's."
-    return Found(blocks=_sweep(places, "exponent", {v: v for v in values}, "exponent", caption))
-
-
-def _filters(learned: Mapping[str, Callable[[Tensor], Tensor]]) -> Picture:
-    usual = spectral_response(usual_filters(), SPECTRUM)
-    newton = [r for r in usual if "iteration" in r["run"]]
-    others = [r for r in usual if r["run"] in ("exponent 0.3", "exponent 0.7")]
-    return Picture.of(
-        draw_filters,
-        newton,
-        [*others, *spectral_response(learned, SPECTRUM)],
-        alt="Filters over the eigenvalue in units of the trace, relative to the square root",
-        caption="Filters relative to the square root, on a spectrum that falls evenly over six decades "
-        f"({min(ITERATIONS)} to {max(ITERATIONS)} iterations, light to dark). What was learned is the mean "
-        "over the seeds of its parameters.",
-    )
-
-
-# --------------------------------------------------------------------------------------------------
-# Learned filters
-
-
-def learned(entry: Entry, places: Sequence[Place], kept: Kept) -> Found:
-    """What the filters became, and their errors."""
-    found = {
-        f"{name}, {place.name}": values
-        for place in places
-        for name in LEARNED
-        if (
-            values := [
-                _learned(run) for run in place.having(method=name) if not run.folder.diverged
-            ]
-        )
-    }
-    rows: list[list[Cell]] = [
-        [name, mean_of([one["exponent"] for one in values])]
-        for name, values in found.items()
-        if "exponent" in values[0]
-    ]
-    filters = {name: _mean_filter(name.partition(",")[0], own) for name, own in found.items()}
-    tables = (results_table(place, COLUMNS, f"{place.name}: {place.about}.") for place in places)
-    table = Table(
-        ["filter", "exponent after training"], rows, "Mean and standard deviation over seeds."
-    )
-    return Found(blocks=[_filters(filters), table, *tables])
-
-
-def _learned(run: Run) -> dict[str, float]:
-    """What the filter of a trained network has become."""
-    state = load_weights_only(run.folder.folder / LAST)["state_dict"]
-    (logs,) = (value for name, value in state.items() if name.endswith(".learned.logs"))
-    module = METHODS[run.tags["method"]]().build()
-    module.load_state_dict({"logs": logs})
-    return learned_values(module)
-
-
-def _mean_filter(method: str, found: Sequence[Mapping[str, float]]) -> Callable[[Tensor], Tensor]:
-    logs = [fmean(math.log(max(one[name], 1e-300)) for one in found) for name in found[0]]
-    module = METHODS[method]().build().double()
-    module.logs.data = torch.tensor(logs, dtype=torch.float64)
-    return module
+    lines = {place.name: points for place in places if (points := _points(place, at))}
+    alt = f"Error against the exact root by the {label}, one line per network"
+    caption = "The number of iterations. ‘Converged’ is the exact root with its exact gradient."
+    drawn = [Picture.of(draw_sweep, lines, ticks, label, alt=alt, caption=caption)] if lines else []
+    tables = (results_table(p, COLUMNS, f"{p.name}: {p.about}.") for p in places)
+    return Found(blocks=[*drawn, *tables])

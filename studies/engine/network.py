@@ -186,27 +186,31 @@ class Network:
             base, _ = pooling(method)
             fixed = self.switch is None or base in ("gap", "isqrt-cov")
             known = (STANDALONE,) if fixed else (STANDALONE, HYBRID)
+            options = [{name: v} for name, own in runs.over.items() for v in own] or [{}]
             for protocol in (protocol for protocol in runs.protocols if protocol in known):
-                found += self._repeated(runs, method, protocol, published)
+                for option in options:
+                    found += self._repeated(runs, method, protocol, option, published)
         return found
 
     def _repeated(
-        self, runs: Runs, method: str, protocol: str, published: bool
+        self, runs: Runs, method: str, protocol: str, option: dict[str, Any], published: bool
     ) -> list[StudyTrial]:
         from .training import StudyTrial
 
         base, trained = pooling(method, published)
-        label = runs.name.format(method=method) + f", {HYBRID}" * (protocol == HYBRID)
+        label = runs.name.format(method=method, **option) + f", {HYBRID}" * (protocol == HYBRID)
         own = self.recipe(base, protocol).config
         config = merge(own, {"model": {"method": trained}}, self._given, runs.change)
         if self.data is None:
             config = merge(config, runs.small)
+        if option:
+            config = merge(config, {"model": {"method_options": option}})
         if runs.warmup is not None and protocol == HYBRID:
             last = config["model"]["milestones"][-1]
             schedule = {"switch_epoch": last - runs.warmup, "warmup_epochs": runs.warmup}
             config = merge(config, {"hybrid": schedule})
         deciding = (self.deciding if runs.deciding else None) or self.seeds
-        tags = {"method": method, "protocol": protocol, **runs.tags}
+        tags = {"method": method, "protocol": protocol, **runs.tags, **option}
         return [
             StudyTrial(label, merge(config, {"seed": seed}), {**tags, "seed": seed})
             for seed in range(runs.seeds or deciding)

@@ -34,6 +34,7 @@ __all__ = [
     "answer",
     "outcome_of",
     "pairs",
+    "proportion",
     "seen",
     "shared_outcome",
     "tells",
@@ -95,6 +96,16 @@ def seen(answers: Sequence[Answer]) -> str:
     return (
         f"{sum(a.outcome == 'seen' for a in tried)} of {len(tried)} seen" if tried else "not tried"
     )
+
+
+def proportion(count: int, of: int) -> tuple[float, float]:
+    """The exact 95 % interval (Clopper and Pearson) of a share of runs.
+
+    >>> "{:.2f} {:.2f}".format(*proportion(0, 5))
+    '0.00 0.52'
+    """
+    interval = stats.binomtest(count, of).proportion_ci(1 - SURE, "exact")
+    return float(interval.low), float(interval.high)
 
 
 def outcome_of(holds: bool | None) -> Outcome:

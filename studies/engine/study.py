@@ -36,6 +36,8 @@ class Runs:
         name: of a run, in which ``{method}`` stands for the method.
         change: what is merged into the recipe.
         small: what is merged as well where the images are the embedded ones.
+        over: an option of the method and its values, such as ``{iterations: [1, 2, 3]}``: a run for each,
+            which has the value as a tag and, by ``{iterations}``, in its name.
         warmup: epochs between the switch and the last decay of the hybrid runs; None for the recipe's.
         tags: what else questions can choose the runs by.
         seeds: how many; None for those of the network.
@@ -48,6 +50,7 @@ class Runs:
     name: str = "{method}"
     change: Mapping[str, Any] = field(default_factory=dict)
     small: Mapping[str, Any] = field(default_factory=dict)
+    over: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     warmup: int | None = None
     tags: Tags = field(default_factory=dict)
     seeds: int | None = None

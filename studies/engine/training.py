@@ -21,7 +21,7 @@ from rootpool.train.study import Event, Trial, run_trials
 from .network import Network
 from .study import Tags
 
-__all__ = ["Place", "Row", "Run", "StudyTrial", "facts", "train"]
+__all__ = ["Place", "Row", "Run", "StudyTrial", "facts", "fails", "train"]
 
 Row = dict[str, Any]
 ERRORS = ("val_error", "val_error5", "train_error")
@@ -121,7 +121,7 @@ class Place:
     ) -> Place:
         """A network with its runs; those fail that diverge or end far above the reference."""
         good = {run.tags["seed"]: run.ending["train_error"] for run in reference}
-        rows = [{**row, "failed": _failed(row, good, limit)} for row in (r.ending for r in runs)]
+        rows = [{**row, "failed": fails(row, good, limit)} for row in (r.ending for r in runs)]
         folder = runs[0].folder.folder.parent if runs else Path()
         return cls(network.called, network.kind, rows, network, runs, folder, network.about)
 
@@ -134,7 +134,8 @@ class Place:
         return [row for run in self.having(**tags) for row in run.records(part)]
 
 
-def _failed(row: Row, good: Mapping[Any, float | None], limit: float) -> bool:
+def fails(row: Row, good: Mapping[Any, float | None], limit: float) -> bool:
+    """Whether a run diverged, or its training error is above that of good runs with its seed by the limit."""
     reached = good.get(row["seed"])
     return row["diverged"] or (reached is not None and row["train_error"] > reached + limit)
 

@@ -1,17 +1,8 @@
-r"""Few-shot classification from inner products alone: episodes, nearest means, logistic regression.
+"""Few-shot classification from inner products alone: episodes, and the nearest mean.
 
 An episode has some classes, a few labelled images of each (its support) and others to name (its queries).
-Both classifiers need nothing of the vectors but their inner products, so that all episodes are computed from
+The classifier needs nothing of the vectors but their inner products, so that all episodes are computed from
 one Gram matrix, side by side.
-
-Logistic regression minimises, over the weights :math:`w_c` and biases :math:`b_c` of the classes,
-
-.. math:: C \sum_i -\log \mathrm{softmax}(W x_i + b)_{y_i} + \tfrac12 |W|^2 .
-
-The biases are free, so the vectors may be centred. The eigenvectors :math:`U` of their Gram matrix
-:math:`U \Lambda U^T` then give coordinates :math:`\Phi = U \Lambda^{1/2}` that are orthogonal to each other
-and to a column of ones. The Hessian of the sum is below one half of :math:`\Phi^T \Phi = \Lambda` (Bohning
-1992), a diagonal matrix: steps with it never raise the loss, and no system is solved.
 """
 
 from __future__ import annotations
@@ -21,10 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-__all__ = ["Episodes", "draw_episodes", "logistic_answers", "nearest_mean_answers"]
-
-STEPS = 2000  # far more than it takes
-PIECE = 250  # episodes at a time
+__all__ = ["Episodes", "draw_episodes", "nearest_mean_answers"]
 
 
 @dataclass(frozen=True)
@@ -106,18 +94,6 @@ def nearest_mean_answers(gram: Tensor, episodes: Episodes) -> Tensor:
     return (means.diagonal(dim1=1, dim2=2).unsqueeze(1) - 2 * across).argmin(-1)
 
 
-def logistic_answers(gram: Tensor, episodes: Episodes, C: float) -> Tensor:
-    """The answers of multinomial logistic regression, ``(episodes, ways * queries)``.
-
-    Args:
-        gram: inner products of all images, ``(n, n)``.
-        episodes: which of them.
-        C: the weight of the data against that of the penalty.
-    """
-    pieces = zip(episodes.support.split(PIECE), episodes.queries.split(PIECE), strict=True)
-    return torch.cat([_logits(gram, Episodes(*piece), C).argmax(-1) for piece in pieces])
-
-
 def _blocks(gram: Tensor, episodes: Episodes) -> tuple[Tensor, Tensor]:
     """Inner products within the support, and of queries with it, in float64."""
     support, queries = episodes.support.flatten(1), episodes.queries.flatten(1)
@@ -125,32 +101,3 @@ def _blocks(gram: Tensor, episodes: Episodes) -> tuple[Tensor, Tensor]:
         gram[support.unsqueeze(2), support.unsqueeze(1)].double(),
         gram[queries.unsqueeze(2), support.unsqueeze(1)].double(),
     )
-
-
-def _logits(gram: Tensor, episodes: Episodes, C: float) -> Tensor:
-    ways, shots = episodes.support.shape[1:]
-    within, across = _blocks(gram, episodes)
-    n = ways * shots
-    # Centred at the mean of the support.
-    rows = within.mean(2, keepdim=True)
-    total = rows.mean(1, keepdim=True)
-    centred = within - rows - rows.mT + total
-    across = across - across.mean(2, keepdim=True) - rows.mT + total
-    lam, U = torch.linalg.eigh(centred)
-    there = lam > n * torch.finfo(gram.dtype).eps * lam[:, -1:]
-    root = torch.where(there, lam, 1).sqrt().unsqueeze(1)
-    kept = there.unsqueeze(1)
-    train = torch.where(kept, U * root, 0)
-    test = torch.where(kept, across @ (U / root), 0)
-    target = torch.eye(ways, dtype=lam.dtype).repeat_interleave(shots, 0)
-    W = lam.new_zeros(len(lam), n, ways)
-    b = lam.new_zeros(len(lam), 1, ways)
-    stiffness = (torch.where(there, lam, 0) / 2 + 1 / C).unsqueeze(2)
-    for _ in range(STEPS):
-        excess = (train @ W + b).softmax(-1) - target
-        step = (train.mT @ excess + W / C) / stiffness
-        shift = excess.mean(1, keepdim=True) * 2
-        W, b = W - step, b - shift
-        if max(step.abs().max(), shift.abs().max()) < 1e-5 * (1 + W.abs().max()):
-            break
-    return test @ W + b

@@ -1,14 +1,14 @@
 """Few-shot classification of birds: species that no classifier has seen, by one or five photographs of each.
 
 The split is that of Chen et al. (2019), which DeepBDC uses: of the classes in order, counted from 0, those
-with ``k % 4 == 3`` are drawn for the test (50 of CUB), those with ``k % 4 == 1`` for choices. The others,
-which methods that learn train on, are not needed: the features are frozen.
+with ``k % 4 == 3`` are drawn for the test (50 of CUB). The others, which methods that learn train on, are not
+needed: the features are frozen, and the nearest mean learns nothing.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,10 +24,9 @@ from rootpool.train.features import FeatureCache, cache_features
 from studies.engine.kept import Kept
 from studies.engine.training import Place
 
-from .episodes import draw_episodes, logistic_answers, nearest_mean_answers
+from .episodes import draw_episodes, nearest_mean_answers
 
 __all__ = [
-    "CLASSIFIERS",
     "DESCRIPTIONS",
     "SHOTS",
     "Birds",
@@ -39,8 +38,6 @@ __all__ = [
 
 SHOTS = (1, 5)
 WAYS, QUERIES = 5, 15
-PENALTIES = (0.2, 2.0, 20.0)  # C of the logistic regression; DeepBDC has 20 on CUB
-CLASSIFIERS = ("nearest mean", "logistic regression")
 BATCH = 64
 LATE, LAST = "blocks.5", "average"
 # Ways to describe an image: the stage, and the pooling of it to a vector of length 1.
@@ -57,13 +54,13 @@ DESCRIPTIONS: dict[str, tuple[str, str]] = {
 }
 
 
-def novel_classes(classes: int, remainder: int = 3) -> list[int]:
-    """The classes of the test, or with ``remainder=1`` of the choices.
+def novel_classes(classes: int) -> list[int]:
+    """The classes of the test.
 
-    >>> novel_classes(12), novel_classes(12, remainder=1)
-    ([3, 7, 11], [1, 5, 9])
+    >>> novel_classes(12)
+    [3, 7, 11]
     """
-    return list(range(remainder, classes, 4))
+    return list(range(3, classes, 4))
 
 
 @dataclass(frozen=True)
@@ -112,21 +109,20 @@ def cached_birds(data: str | os.PathLike[str], directory: str | os.PathLike[str]
 
 
 def few_shots(data: str, output: Path, episodes: int = 2000) -> Place:
-    """Errors of episodes with every description and classifier, as a place of a study.
+    """Errors of episodes with every description, as a place of a study.
 
     Args:
         data: the folder of the data set.
         output: of features and results; what is finished there is not done again.
-        episodes: for each number of shots; the penalty is chosen on a quarter as many.
+        episodes: for each number of shots.
     """
     if episodes < 2:
         raise ValueError(
             f"episodes must be at least 2, got {episodes}; the literature has 600 to 10000"
         )
     birds, kept = cached_birds(data, output / "features"), Kept(output / "measured")
-    for remainder in (3, 1):  # says what is missing, before anything is computed
-        labels = birds.labels[birds.of(novel_classes(birds.classes, remainder))]
-        draw_episodes(labels, 1, shots=max(SHOTS), ways=WAYS, queries=QUERIES)
+    labels = birds.labels[birds.of(novel_classes(birds.classes))]
+    draw_episodes(labels, 1, shots=max(SHOTS), ways=WAYS, queries=QUERIES)  # says what is missing
     rows: list[Record] = []
     shared = {"files": [str(path) for path in birds.cache.files.values()], "episodes": episodes}
     with Display("few shots", total=len(DESCRIPTIONS)) as display:
@@ -142,34 +138,23 @@ def few_shots(data: str, output: Path, episodes: int = 2000) -> Place:
 
 
 def classify(birds: Birds, stage: str, method: str, episodes: int) -> list[Record]:
-    """How many queries are right in each episode, by classifier and number of shots."""
+    """How many queries are right in each episode, by number of shots."""
     rows: list[Record] = []
-    chosen: dict[int, float] = {}
-    other, novel = (birds.of(novel_classes(birds.classes, k)) for k in (1, 3))
-    gram, _ = birds.gram(other, stage, method)
-    for shots in SHOTS:
-        count = max(episodes // 4, 1)
-        drawn = draw_episodes(birds.labels[other], count, shots=shots, ways=WAYS, queries=QUERIES)
-        right = {C: int(drawn.correct(logistic_answers(gram, drawn, C)).sum()) for C in PENALTIES}
-        chosen[shots] = max(PENALTIES, key=lambda C: right[C])
+    novel = birds.of(novel_classes(birds.classes))
     gram, size = birds.gram(novel, stage, method)
     for shots in SHOTS:
-        drawn = draw_episodes(
-            birds.labels[novel], episodes, shots=shots, ways=WAYS, queries=QUERIES
-        )
-        C = chosen[shots]
-        answers = (nearest_mean_answers(gram, drawn), logistic_answers(gram, drawn, C))
-        for classifier, penalty, given in zip(CLASSIFIERS, (None, C), answers, strict=True):
-            own = {"classifier": classifier, "shots": shots, "penalty": penalty, "size": size}
-            rows.append({**own, "correct": drawn.correct(given).tolist()})
+        labels = birds.labels[novel]
+        drawn = draw_episodes(labels, episodes, shots=shots, ways=WAYS, queries=QUERIES)
+        right = drawn.correct(nearest_mean_answers(gram, drawn)).tolist()
+        rows.append({"shots": shots, "size": size, "correct": right})
     return rows
 
 
-def _rows(name: str, found: Mapping[str, object]) -> list[Record]:
+def _rows(name: str, found: Record) -> list[Record]:
     """A row per episode; errors, so that a lower value is better."""
-    tags = {k: found[k] for k in ("classifier", "shots", "size")}
-    run = f"{name}, {tags['classifier']}, {tags['shots']} shot{'s' * (tags['shots'] != 1)}"
-    errors = [100 - 100 * right / (WAYS * QUERIES) for right in found["correct"]]  # type: ignore[attr-defined]
+    tags = {k: found[k] for k in ("shots", "size")}
+    run = f"{name}, {tags['shots']} shot{'s' * (tags['shots'] != 1)}"
+    errors = [100 - 100 * right / (WAYS * QUERIES) for right in found["correct"]]
     return [
         {"run": run, "method": name, **tags, "seed": k, "val_error": error, "failed": False}
         for k, error in enumerate(errors)

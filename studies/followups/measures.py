@@ -15,7 +15,7 @@ from studies.engine.pictures import results_table
 from studies.engine.study import Entry
 from studies.engine.training import Place, Row
 
-from .few_shot import CLASSIFIERS, SHOTS, WAYS
+from .few_shot import SHOTS, WAYS
 
 __all__ = ["few_shot_blocks", "results"]
 
@@ -40,26 +40,20 @@ def results(entry: Entry, places: Sequence[Place], kept: Kept) -> Found:
 
 def few_shot_blocks(place: Place) -> list[Block]:
     """The table, and how far each description is from the average."""
-    return [_table(place.rows), *(_picture(place.rows, shots) for shots in SHOTS)]
-
-
-def _table(rows: Sequence[Row]) -> Table:
-    columns = [(classifier, shots) for classifier in CLASSIFIERS for shots in SHOTS]
-    errors: dict[tuple[str, str, int], list[float]] = {}
+    rows = place.rows
+    errors: dict[tuple[str, int], list[float]] = {}
     for row in rows:
-        errors.setdefault((row["method"], row["classifier"], row["shots"]), []).append(
-            row["val_error"]
-        )
-    cells: list[list[Cell]] = []
-    for name, size in dict.fromkeys((row["method"], row["size"]) for row in rows):
-        means = [_accuracy(errors[(name, *column)]) for column in columns]
-        cells.append([name, size, *means])
-    headers = [f"{c}, {s} shot{'s' * (s > 1)}, %" for c, s in columns]
-    return Table(
-        ["description", "numbers per image", *headers],
+        errors.setdefault((row["method"], row["shots"]), []).append(row["val_error"])
+    cells: list[list[Cell]] = [
+        [name, size, *(_accuracy(errors[name, shots]) for shots in SHOTS)]
+        for name, size in dict.fromkeys((row["method"], row["size"]) for row in rows)
+    ]
+    table = Table(
+        ["description", "numbers per image", *(f"{s} shot{'s' * (s > 1)}, %" for s in SHOTS)],
         cells,
         f"Accuracy in episodes of {WAYS} species, mean and 95 % interval of the mean over episodes.",
     )
+    return [table, *(_picture(rows, shots) for shots in SHOTS)]
 
 
 def _accuracy(errors: Sequence[float]) -> Number:
@@ -68,18 +62,11 @@ def _accuracy(errors: Sequence[float]) -> Number:
 
 def _picture(rows: Sequence[Row], shots: int) -> Picture:
     own = [row for row in rows if row["shots"] == shots]
-    known = {row["run"]: row for row in own}
-    averages = {row["classifier"]: run for run, row in known.items() if row["method"] == "average"}
-    pairs = [
-        (run, averages[r["classifier"]]) for run, r in known.items() if r["method"] != "average"
-    ]
+    known = {row["run"]: row["method"] for row in own}
+    (average,) = (run for run, method in known.items() if method == "average")
     found = [
-        {
-            **c.record(),
-            "label": f"{known[c.run]['method']}, {known[c.run]['classifier']}",
-            "method": known[c.run]["method"],
-        }
-        for c in compare(own, pairs)
+        {**c.record(), "label": known[c.run], "method": known[c.run]}
+        for c in compare(own, [(run, average) for run in known if run != average])
     ]
     return Picture.of(
         paired_differences,

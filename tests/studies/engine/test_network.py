@@ -35,6 +35,13 @@ def test_seeds_changes_and_places():
         Runs(["x"], name="called", change={"model": {"method": "seb"}}, seeds=1)
     )
     assert (trial.label, trial.tags["method"]) == ("called", "x")
+    block = Runs(["isqrt-cov"], name="{method}, {iterations}", over={"iterations": [1, 3]}, seeds=1)
+    assert {t.label: t.tags["iterations"] for t in network.trials(block)} == {
+        "isqrt-cov, 1": 1,
+        "isqrt-cov, 3": 3,
+    }
+    options = [resolve(t.config).model.method_options for t in network.trials(block)]
+    assert options == [{"iterations": 1}, {"iterations": 3}]
     assert resolve(trial.config).model.method == "seb"
 
 
@@ -58,7 +65,7 @@ def test_the_first_of_two_runs_with_a_label_is_taken():
 
 def test_a_method_of_the_studies_changes_the_key_with_its_code(monkeypatch):
     network = Network("patches", seeds=1)
-    ours, other = network.trials(Runs(["learned-power", "exact"]))
+    ours, other = network.trials(Runs(["newton-exact", "exact"]))
     before = ours.key, other.key
     code = training._own_methods()
     monkeypatch.setattr(training, "_own_methods", lambda: code + "# another")

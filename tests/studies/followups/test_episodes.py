@@ -1,16 +1,9 @@
 """Few-shot classification: what is computed from inner products against what is computed from vectors."""
 
-import numpy as np
 import pytest
 import torch
-from scipy.optimize import minimize
 
-from studies.followups.episodes import (
-    _logits,
-    draw_episodes,
-    logistic_answers,
-    nearest_mean_answers,
-)
+from studies.followups.episodes import draw_episodes, nearest_mean_answers
 
 LABELS = torch.arange(8).repeat(25)[torch.randperm(200, generator=torch.Generator().manual_seed(1))]
 
@@ -64,43 +57,7 @@ def test_nearest_means_by_distances(shots, dtype):
         )
 
 
-def fitted(x, y, C):
-    """Multinomial logistic regression with free biases by a general minimiser, on the vectors themselves."""
-    ways, d = int(y.max()) + 1, x.shape[1]
-
-    def loss(parameters):
-        p = torch.tensor(parameters, requires_grad=True)
-        W, b = p[:-ways].view(ways, d), p[-ways:]
-        fit = torch.nn.functional.cross_entropy(x @ W.mT + b, y, reduction="sum")
-        value = C * fit + W.square().sum() / 2
-        value.backward()
-        return value.item(), p.grad.numpy()
-
-    options = {"maxiter": 5000, "ftol": 1e-15, "gtol": 1e-9}
-    start = np.zeros(ways * (d + 1))
-    found = minimize(loss, start, jac=True, method="L-BFGS-B", options=options).x
-    return torch.from_numpy(found[:-ways]).view(ways, d), torch.from_numpy(found[-ways:])
-
-
-@pytest.mark.parametrize("shots", [1, 5])
-@pytest.mark.parametrize("C", [0.1, 1.0, 20.0])
-def test_logistic_regression_by_a_general_minimiser(shots, C):
-    x = vectors(d=12)
-    episodes = draw_episodes(LABELS, 3, shots=shots)
-    logits = _logits(x @ x.mT, episodes, C)
-    for e in range(len(episodes)):
-        W, b = fitted(x[episodes.support[e].flatten()], torch.arange(5).repeat_interleave(shots), C)
-        expected = x[episodes.queries[e].flatten()] @ W.mT + b
-        for z in (logits[e], expected):
-            z -= z.mean(1, keepdim=True)
-        assert torch.allclose(logits[e], expected, atol=2e-3 * float(expected.abs().max()))
-
-
 def test_far_apart_classes_are_always_right():
     x = vectors(spread=1e-3)
-    episodes = draw_episodes(LABELS, 300, shots=1)  # more than one piece
-    for answers in (
-        nearest_mean_answers(x @ x.mT, episodes),
-        logistic_answers(x @ x.mT, episodes, 1.0),
-    ):
-        assert (episodes.correct(answers) == 75).all()
+    episodes = draw_episodes(LABELS, 300, shots=1)
+    assert (episodes.correct(nearest_mean_answers(x @ x.mT, episodes)) == 75).all()

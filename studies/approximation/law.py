@@ -1,0 +1,285 @@
+"""``python -m studies law``: features at several scales, which change nothing but the place of the floor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from scipy import stats
+
+from rootpool.report import Block, Cell, Number, Picture, Record, Table, holm
+from rootpool.report.records import read_records, write_records
+from rootpool.report.statistics import show_p
+from studies.engine.command import Found, Options, command_line, list_entries, run_study
+from studies.engine.kept import Kept
+from studies.engine.network import Network, all_trials
+from studies.engine.questions import SURE, Finding, outcome_of, proportion
+from studies.engine.study import Entry, Study, load_study
+from studies.engine.training import Place, Run, fails, train
+
+from .drawings import draw_law
+from .layer import measure_layer
+
+__all__ = ["judged", "law", "load_law", "main", "training_row"]
+
+BELOW, ABOVE = (-6, -4), (0, 2)  # powers of two, on both sides of the threshold
+CONTROL = "exact"
+PADE = ("svd-pade-released", "float32")
+RECORDS = ("training.csv", "layer.csv")
+
+
+def load_law() -> Study:
+    """The study."""
+    return load_study(Path(__file__).with_name("law.yaml"))
+
+
+def main(
+    entries: Sequence[str] = (), *, seeds: int = 5, record: str | None = None, **where: Any
+) -> int:
+    """Train what has no result yet, and write the page; or list the entries.
+
+    Args:
+        entries: by name; all by default.
+        seeds: repetitions of every training.
+        record: a folder with the numbers of an earlier study; its page is written again, and nothing is run.
+        where: ``show`` to list the entries and stop, and the fields of :class:`Options`.
+    """
+    study = load_law()
+    if where.get("show"):
+        return list_entries(study, entries)
+    options = Options.given(command_line(study.command, entries, record=record), where)
+    folder = options.output / "record" if record is None else Path(record)
+    if record is None:
+        network = Network("patches-norm", seeds=seeds)
+        runs = train(
+            all_trials(study, network, list(study.runs)), options.runs, options.workers
+        ).values()
+        write_records([training_row(run) for run in runs], folder / RECORDS[0])
+        write_records(measure_layer(), folder / RECORDS[1])
+    rows = read_records(folder / RECORDS[0])
+    about = "patches-norm: three convolutions with batch norm, 64 channels, 49 positions"
+    place = Place("law", "law", judged(rows, study.limit), folder=folder, about=about)
+    alone = Place("layer", "layer", [], folder=folder, about="the layer alone, without training")
+    run_study(study, entries, [], options, [place, alone])
+    return 0
+
+
+def training_row(run: Run) -> Record:
+    """The end of a run, with the largest eigenvalue of its scaled features on average."""
+    spectrum = [row["lambda_1"] for row in run.folder.spectrum]
+    return {**run.ending, "lambda_1": 4.0 ** run.tags["k"] * fmean(spectrum)}
+
+
+def judged(rows: Sequence[Record], limit: float) -> list[Record]:
+    """The rows with ``failed``: not finite, or far above the control with the same seed."""
+    good = {r["seed"]: r["train_error"] for r in rows if r["method"] == CONTROL and r["k"] == 0}
+    return [{"train_error": None, **row, "failed": fails(row, good, limit)} for row in rows]
+
+
+# --------------------------------------------------------------------------------------------------
+# Training
+
+
+def _arms(rows: Sequence[Record]) -> dict[str, list[Record]]:
+    """The rows of each method, form and precision."""
+    found: dict[str, list[Record]] = {}
+    for row in rows:
+        if row["method"] != CONTROL:
+            name = f"{row['method']}, {row['form']}, {row['precision']}"
+            found.setdefault(name, []).append(row)
+    return found
+
+
+def _count(rows: Sequence[Record], scales: Sequence[int]) -> tuple[int, int]:
+    """How many runs fail at some scales, and how many do not."""
+    own = [row["failed"] for row in rows if row["k"] in scales]
+    return sum(own), len(own) - sum(own)
+
+
+def law(entry: Entry, places: Sequence[Place], kept: Kept) -> Found:
+    """Failures and the layer alone: a picture of both, and the tables."""
+    trained, alone = places[0].rows, read_records(places[0].folder / RECORDS[1])
+    sizes = _sizes(trained, sorted({row["k"] for row in trained}))
+    counted = {
+        name: [(sizes[k], *_count(own, [k])) for k in sizes if sum(_count(own, [k]))]
+        for name, own in _arms(trained).items()
+    }
+    picture = Picture.of(
+        draw_law,
+        [r for r in alone if r["method"] == "mpn-cov-published" and r["precision"] == "float64"],
+        counted,
+        alt="The share of the null space above the floor, and of runs that fail, by the largest eigenvalue",
+        caption=entry.caption,
+    )
+    failed, tables = _failures(trained, sizes)
+    found, table = _layer(alone)
+    return Found({"law": failed, "layer": found}, [picture, *tables, table])
+
+
+def _failures(
+    rows: Sequence[Record], sizes: Mapping[int, float]
+) -> tuple[dict[str, Finding], list[Block]]:
+    """Failures by scale with their intervals, and the test of each arm."""
+    arms, scales = _arms(rows), list(sizes)
+    cells: list[list[Cell]] = [
+        [name, *(_shown(*_count(own, [k])) for k in scales)] for name, own in arms.items()
+    ]
+    headers = ["failed runs", *(f"λ₁ ≈ {sizes[k]:.2g}" for k in scales)]
+    caption = (
+        "Runs that fail, by the largest eigenvalue of the scaled features, with 95 % intervals (Clopper and "
+        "Pearson) of the share that fails; –: not run."
+    )
+    findings = {**_tests(arms), **_controls(rows)}
+    errors = Table(
+        ["training error, %", *headers[1:]],
+        [
+            [
+                name,
+                *(", ".join(_error(r) for r in own if r["k"] == k) or None for k in scales),
+            ]
+            for name, own in arms.items()
+        ],
+        "Training error in the fourth epoch, seed by seed; ×: not finite, *: failed.",
+    )
+    return findings, [Table(headers, cells, caption), errors]
+
+
+def _shown(failed: int, rest: int) -> str | None:
+    if not failed + rest:
+        return None
+    low, high = proportion(failed, failed + rest)
+    return f"{failed} of {failed + rest} ({low:.2f} to {high:.2f})"
+
+
+def _error(row: Record) -> str:
+    mark = "*" if row["failed"] else ""
+    return "×" if row.get("train_error") is None else f"{row['train_error']:.1f}{mark}"
+
+
+def _sizes(rows: Sequence[Record], scales: Sequence[int]) -> dict[int, float]:
+    """The largest eigenvalue by scale, from the control, whose training does not depend on it."""
+    at_zero = fmean(r["lambda_1"] for r in rows if r["method"] == CONTROL and r["k"] == 0)
+    return {k: at_zero * 4.0**k for k in scales}
+
+
+def _tests(arms: Mapping[str, Sequence[Record]]) -> dict[str, Finding]:
+    """Fisher's exact test of each arm; Holm's correction is over the arms in float64."""
+    found = {}
+    for precision in ("float64", "float32"):
+        own = {name: rows for name, rows in arms.items() if precision in name}
+        tables = {name: [_count(r, ABOVE), _count(r, BELOW)] for name, r in own.items()}
+        more, less = (
+            holm([float(stats.fisher_exact(t, side).pvalue) for t in tables.values()])
+            for side in ("greater", "less")
+        )
+        for (name, ((a, b), (c, d))), p, q in zip(tables.items(), more, less, strict=True):
+            said = f"{a} of {a + b} above and {c} of {c + d} below (p {show_p(p)})"
+            holds = True if p < SURE else False if q < SURE else None
+            found[name] = Finding(outcome_of(holds), said)
+            if precision == "float32":
+                every = all(_count(own[name], [k])[0] for k in (*BELOW, *ABOVE))
+                found[f"{name}, everywhere"] = Finding(outcome_of(every or None), said)
+    return found
+
+
+def _controls(rows: Sequence[Record]) -> dict[str, Finding]:
+    control = [row for row in rows if row["method"] == CONTROL]
+    by_seed = {
+        seed: {r.get("train_error") for r in control if r["seed"] == seed}
+        for seed in {r["seed"] for r in control if r["k"] != 0}
+    }
+    same = sum(len(errors) == 1 for errors in by_seed.values())
+    said = f"training errors are equal to the last digit at three scales, {same} of {len(by_seed)} seeds"
+    return {"control": Finding(outcome_of(same == len(by_seed)), said)}
+
+
+# --------------------------------------------------------------------------------------------------
+# The layer alone
+
+
+def _layer(rows: Sequence[Record]) -> tuple[dict[str, Finding], Table]:
+    """What is above the floor, gaps and gradients: measured and predicted."""
+    published = [r for r in rows if r["method"] == "mpn-cov-published"]
+    double = [r for r in published if r["precision"] == "float64"]
+    worst = max(abs(r["above"] - r["predicted_above"]) for r in published)
+    findings = {
+        "share": Finding(
+            outcome_of(worst < 0.2), f"the predicted share is off by {worst:.2f} at most"
+        ),
+        "gap": _within(double, "gap"),
+        "error": _within(double, "error"),
+        "threshold": _threshold(double),
+        "pade": _pade(rows),
+    }
+    return findings, _table(rows, double)
+
+
+def _within(rows: Sequence[Record], name: str) -> Finding:
+    """By which factor measured and predicted numbers differ, where there are both."""
+    pairs = [(r.get(name), r.get(f"predicted_{name}")) for r in rows]
+    factors = [max(a / b, b / a) for a, b in pairs if a and b]
+    middle, worst = sorted(factors)[len(factors) // 2], max(factors)
+    said = f"within a factor of {middle:.1f} (median) and {worst:.0f} (worst of {len(factors)})"
+    return Finding(outcome_of(middle < 10), said)
+
+
+def _threshold(rows: Sequence[Record]) -> Finding:
+    """Gradient errors on both sides, of the full-size layer in float64."""
+    large = [r for r in rows if r["features"] != "small"]
+    low = [r["error"] for r in large if r["k"] in BELOW]
+    high = [r["error"] for r in large if r["k"] in ABOVE]
+    said = f"{min(low):.0e} to {max(low):.0e} below, {min(high):.0e} to {max(high):.0e} above"
+    return Finding(outcome_of(min(high) > max(low)), said)
+
+
+def _pade(rows: Sequence[Record]) -> Finding:
+    own = [r["error"] for r in rows if (r["method"], r["precision"]) == PADE]
+    return Finding(
+        outcome_of(min(own) > 1),
+        f"the error is {min(own):.0f} to {max(own):.0e} times the gradient",
+    )
+
+
+def _table(rows: Sequence[Record], double: Sequence[Record]) -> Table:
+    def error(like: Record, method: str, precision: str) -> Cell:
+        own = {
+            "features": like["features"],
+            "k": like["k"],
+            "method": method,
+            "precision": precision,
+        }
+        return next(
+            (Number(r["error"], form=".1e") for r in rows if own.items() <= r.items()), None
+        )
+
+    cells: list[list[Cell]] = []
+    for r in double:
+        kind = "small network" if r["features"] == "small" else "photographs"
+        size = f"{kind}, {r['channels']} × {r['positions']}"
+        both = [_number(r.get(key), ".1e") for key in ("gap", "predicted_gap")]
+        cells.append(
+            [
+                size if r["k"] == min(q["k"] for q in double) else "",
+                Number(r["lambda_1"], form=".2g"),
+                f"{r['above']:.2f} / {r['predicted_above']:.2f}",
+                " / ".join(both),
+                f"{r['error']:.1e} / {r['predicted_error']:.1e}",
+                error(r, "mpn-cov-released", "float64"),
+                error(r, "mpn-cov-published", "float32"),
+                error(r, *PADE),
+            ]
+        )
+    headers = ["features, channels × positions", "λ₁", "share above eps", "smallest gap"]
+    headers += ["gradient error, MPN-COV published", "MPN-COV released"]
+    headers += ["MPN-COV published, float32", "SVD-Pade released, float32"]
+    caption = (
+        "The layer alone in float64 (the last two columns: float32), measured / predicted. Errors are relative "
+        "to the exact gradient; the released form has another centring, and with it another function."
+    )
+    return Table(headers, cells, caption)
+
+
+def _number(value: float | None, form: str) -> str:
+    return "–" if value is None else f"{value:{form}}"
