@@ -88,7 +88,7 @@ def test_triangle_of_a_hermitian_matrix():
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (lambda A: sqrtm(A, floor=1.0), "sqrtm has no option floor; the options are rule, eigen"),
+        (lambda A: sqrtm(A, floor=1.0), r"sqrtm\(\) got an unexpected keyword argument"),
         (lambda A: powm(A, 1j), "powm expects a number or a tensor as exponent, got 1j"),
         (lambda A: sqrtm(A.int(), eigenvalue_floor=1.0), "sqrtm expects float32 or float64"),
         (lambda A: bures_wasserstein(A.int(), A), "bures_wasserstein expects float32 or float64"),

@@ -46,6 +46,9 @@ def newton_schulz(A: Tensor, iterations: int | Minimax = 5) -> Roots:
             :class:`Minimax`, other polynomials in place of T, which reach the same error with fewer
             products: ``Minimax(steps=8, lower=1e-3)``.
 
+    Returns:
+        ``root`` and ``inverse_root``, each ``(..., n, n)``.
+
     Reference: Li et al., Towards faster training of global covariance pooling networks by iterative
     matrix square root normalization, CVPR 2018.
 
