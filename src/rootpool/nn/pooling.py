@@ -284,7 +284,11 @@ class AveragePool(_Pool):
 
 
 def resolve_pool(pool: str | Method, **options: Any) -> str | Method:
-    """``"gap"`` itself, or the method of that name; see :func:`resolve_method`."""
+    """``"gap"`` itself, or the method of that name; see :func:`resolve_method`.
+
+    >>> resolve_pool("gap"), resolve_pool("exact")
+    ('gap', Exact())
+    """
     if pool == AVERAGE:
         if options:
             raise ValueError(f"{AVERAGE} has no options, got {options!r:.200}")

@@ -19,7 +19,11 @@ __all__ = ["Length", "Scaling"]
 
 @dataclass(frozen=True)
 class Scaling(ABC):
-    """A scaling of vectors, ``(..., d)`` to ``(..., d)``."""
+    """A scaling of vectors, ``(..., d)`` to ``(..., d)``; :class:`Length` has an example.
+
+    >>> Length(1.0)(torch.tensor([3.0, 4.0]))
+    tensor([0.6000, 0.8000])
+    """
 
     @abstractmethod
     def __call__(self, vectors: Tensor) -> Tensor:

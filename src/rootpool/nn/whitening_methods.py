@@ -33,6 +33,10 @@ class WhiteningMethod(ABC):
 
     A subclass is a frozen dataclass whose fields are its parameters. ``name`` is what users call it,
     ``use`` says in one line when to choose it.
+
+    >>> from rootpool.nn import Whitening
+    >>> Whitening(8, CholeskyWhitening()).method
+    CholeskyWhitening()
     """
 
     name: ClassVar[str]
