@@ -141,6 +141,9 @@ def create_model(
         backbone_options: for the preset or the timm or torchvision model, such as ``last_stride`` or
             ``in_chans``; ``until="layer3"`` ends a timm model with that module, whose map is pooled.
 
+    Returns:
+        The network, images to logits, in training mode.
+
     >>> import torch
     >>> model = create_model("patchnet", "svd-pade", num_classes=18)
     >>> model(torch.randn(2, 1, 28, 28)).shape
