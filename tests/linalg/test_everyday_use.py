@@ -160,7 +160,7 @@ def test_a_tensor_as_exponent():
     assert torch.allclose(powm(A, p)[1], powm(A, 1.3))
     with pytest.raises(RuntimeError, match="second derivatives of powm with a tensor as exponent"):
         torch.autograd.gradgradcheck(lambda p: powm(A, p), p)
-    with pytest.raises(TypeError, match="eigenvalue_floor or keep_largest; give a number"):
+    with pytest.raises(TypeError, match="eigenvalue_floor or keep_largest: give a number"):
         powm(A, p, eigenvalue_floor=1.0)
     with pytest.raises(TypeError, match=r"a number or a tensor as exponent, got '0.5'"):
         powm(A, "0.5")

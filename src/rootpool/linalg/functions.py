@@ -236,7 +236,7 @@ def powm(
     if isinstance(exponent, Tensor):
         if (rule, eigenvalue_floor, keep_largest) != (None, None, None):
             raise TypeError(
-                "powm with a tensor as exponent takes no rule, eigenvalue_floor or keep_largest; give a number"
+                "powm by a tensor takes no rule, eigenvalue_floor or keep_largest: give a number"
             )
         return tensor_power(A, exponent, solver_device, input_rounding(A))
     if isinstance(exponent, (str, complex)):
