@@ -69,7 +69,7 @@ def matrix_function(
             with the function and right at ties (once differentiable). Large batches reach the rule in
             pieces.
         eigenvalue_floor: raise smaller eigenvalues, negative ones too, to this positive number. The
-            gradient is that of the function so changed: none flows through raised eigenvalues.
+            gradient belongs to the function so changed: none flows through raised eigenvalues.
         keep_largest: set the function to 0 on all but that many largest eigenvalues.
         solver_device: where to decompose, as in :func:`eigh`.
 

@@ -34,7 +34,7 @@ def newton_schulz(A: Tensor, iterations: int | Minimax = 5) -> Roots:
 
     after which :math:`A^{1/2} \approx \sqrt{\mathrm{tr} A}\, Y` and
     :math:`A^{-1/2} \approx Z / \sqrt{\mathrm{tr} A}`. Differentiable any number of times by plain
-    autograd; the gradient is that of the approximation.
+    autograd; the gradient belongs to the approximation.
 
     A zero matrix has the root 0 and, like every singular matrix, an "inverse root" that grows with
     the number of iterations; both and their gradients are finite.

@@ -1,4 +1,4 @@
-"""Save and load networks: our files and those of the paper's and the fast-MPN-COV repositories."""
+"""Save and load networks: our files, and files of the paper's repository and of fast-MPN-COV."""
 
 from __future__ import annotations
 

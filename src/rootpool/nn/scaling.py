@@ -38,7 +38,7 @@ class Length(Scaling):
         v \mapsto \text{length} \, \frac{u}{|u|}, \qquad
         u_i = \mathrm{sign}(v_i) |v_i|^\text{power}
 
-    ``Length(1)`` is L2 normalisation; with ``power=0.5`` that of the signed square root, which
+    ``Length(1)`` is L2 normalisation; with ``power=0.5``, of the signed square root, which
     B-CNN (Lin et al. 2015) and improved Fisher vectors use. Zero vectors stay zero. A power below 1 has
     an infinite derivative at zero entries; there it is 0.
 
