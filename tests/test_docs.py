@@ -1,6 +1,8 @@
 """README and documentation keep their word: code runs, commands are understood, tables are up to date."""
 
+import ast
 import doctest
+import json
 import re
 import runpy
 from pathlib import Path
@@ -61,7 +63,9 @@ def test_tables_are_up_to_date():
 
 def test_make_targets_exist():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    for target in re.findall(r"^make (\w+)|`make (\w+)", README.read_text("utf-8"), re.MULTILINE):
+    workflows = (ROOT / ".github" / "workflows").glob("*.yml")
+    text = "".join(path.read_text(encoding="utf-8") for path in (README, *workflows))
+    for target in re.findall(r"^make (\w+)|`make (\w+)|run: make (\w+)", text, re.MULTILINE):
         assert re.search(rf"^{''.join(target)}:", makefile, re.MULTILINE), target
 
 
@@ -97,6 +101,22 @@ def test_pictures_are_drawn():
     for picture, draw in tool["PICTURES"].items():
         assert draw().axes
         assert f"images/{picture}.svg)" in text
+
+
+def test_notebooks_are_up_to_date_and_run():
+    """The cells of one are run, with their outputs; the commands of the other are run as blocks, below."""
+    tool = runpy.run_path(str(ROOT / "scripts" / "notebooks.py"))
+    made = {target: tool["notebook"](page) for target, page in tool["NOTEBOOKS"].items()}
+    for target, text in made.items():
+        assert target.read_text(encoding="utf-8") == text, "run python scripts/notebooks.py"
+    scope = {}
+    for cell in json.loads(made[ROOT / "examples" / "nans.ipynb"])["cells"]:
+        if cell["cell_type"] == "code":
+            shown = "".join(output["data"]["text/plain"] for output in cell["outputs"])
+            *before, last = ast.parse(cell["source"]).body
+            exec(ast.unparse(before), scope)
+            lines = "\n... ".join(ast.unparse(last).splitlines())
+            Block("pycon", f">>> {lines}\n{shown}\n").run(scope)
 
 
 @pytest.mark.slow

@@ -27,7 +27,7 @@ def test_the_site(tmp_path):
         "appendix/benchmarks": "spd_learn",
         "results/speed": "positions",
         "cite": "cff-version",
-        "changelog": "Unreleased",
+        "changelog": "0.2.0",
         "api/nn": 'href="#rootpool.nn.CovariancePool"',
         "appendix/paper-norm": "Record: the paper, small network with batch norm",
     }

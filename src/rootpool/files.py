@@ -60,7 +60,7 @@ def _sync_folder(folder: Path) -> None:
 
 @contextmanager
 def named_errors(path: Path, part: Path | None = None) -> Iterator[None]:
-    """Let an error name the file and not its part; that of a full disk the space, too."""
+    """Let an error name the file and not its part; an error of a full disk also the space."""
     try:
         yield
     except (OSError, RuntimeError) as error:

@@ -81,7 +81,6 @@ def test_evaluation_uses_the_method_of_the_moment_and_counts_all(trained, tmp_pa
             ["train", "alexnet-imagenet", "--data=nowhere"],
             "--data nowhere does not exist",
         ),
-        (["demo", "--methods", "svd-pad"], "unknown method 'svd-pad'; did you mean svd-pade"),
         (["demo", "--seeds", "0"], "seeds must be positive, got 0"),
     ],
 )

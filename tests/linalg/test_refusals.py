@@ -94,11 +94,11 @@ TYPE_ERRORS = {
     "sqrtm expects float32 or float64": lambda: la.sqrtm(INTEGERS, eigenvalue_floor=1e-3),
     "powm expects a number or a tensor as exponent, got 1j": lambda: la.powm(EYE, 1j),
     r"a number or a tensor as exponent, got '0.5'": lambda: la.powm(EYE, "0.5"),
-    "takes no eigenvalue_floor; give a number": lambda: la.powm(
+    "eigenvalue_floor or keep_largest: give a number": lambda: la.powm(
         SINGULAR, EXPONENTS, eigenvalue_floor=1.0
     ),
     "which knows its divided differences": lambda: la.matrix_function(EYE, torch.cos),
-    "no option floor; the options are rule, eigen": lambda: la.sqrtm(EYE, floor=1.0),
+    "unexpected keyword argument": lambda: la.sqrtm(EYE, floor=1.0),
     "rotation expects real matrices, got": lambda: la.rotation(EYE.cfloat()),
     "polar expects float32 or float64": lambda: la.polar(HALF),
     "bures_wasserstein expects float32 or": lambda: la.bures_wasserstein(INTEGERS, EYE),

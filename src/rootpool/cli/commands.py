@@ -97,11 +97,10 @@ def _export_arguments(parser: argparse.ArgumentParser) -> None:
 def _demo_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--output", default="runs/demo", metavar="FOLDER", help="default: %(default)s")
-    add("--runs", metavar="FOLDER", help="of the trainings; can be shared (default: in the output)")
+    add("--runs", metavar="FOLDER", help="where to keep the runs (default: OUTPUT/runs)")
     add("--seeds", type=int, default=1, metavar="N", help="repetitions (default: %(default)s)")
-    add("--workers", type=int, metavar="N", help="trainings at a time (default: one per core)")
-    add("--markdown", metavar="FILE", help="of the Markdown report (default: in the output)")
-    add("--methods", nargs="+", metavar="METHOD", help="'all' for every one (default: a few)")
+    add("--workers", type=int, metavar="N", help="runs at a time (default: one per core)")
+    add("--markdown", metavar="FILE", help="the page as Markdown (default: OUTPUT/report.md)")
 
 
 def _report_arguments(parser: argparse.ArgumentParser) -> None:
@@ -168,8 +167,8 @@ COMMANDS = {
         "rootpool.cli.doctor:doctor",
     ),
     "demo": Command(
-        "compare the methods on embedded photographs (about four minutes)",
-        "rootpool demo\nrootpool demo --seeds 5 --methods all",
+        "show what fails and what helps, on embedded photographs (about four minutes)",
+        "rootpool demo\nrootpool demo --seeds 5",
         _demo_arguments,
         "rootpool.train.demo:demo",
         "; run the same command again to continue",

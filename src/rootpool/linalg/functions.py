@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict
-
 import torch
 from torch import Tensor
 
@@ -15,11 +13,7 @@ from .rules import Rule, resolve_rule
 from .scalar import FUNCTIONS, Power, ScalarFunction
 from .tensor_power import tensor_power
 
-if TYPE_CHECKING:
-    from typing_extensions import Unpack  # in Python itself from 3.11 on
-
 __all__ = [
-    "SpectralOptions",
     "apply_function",
     "expm",
     "inv_sqrtm",
@@ -31,32 +25,16 @@ __all__ = [
 ]
 
 
-class SpectralOptions(TypedDict, total=False):
-    """Options that all matrix functions share; see :func:`matrix_function`."""
-
-    rule: str | Rule | None
-    eigenvalue_floor: float | None
-    keep_largest: int | None
-    solver_device: str | torch.device | None
-
-
 def apply_function(
     A: Tensor,
     function: ScalarFunction,
     caller: str,
-    *,
     rule: str | Rule | None = None,
     eigenvalue_floor: float | None = None,
     keep_largest: int | None = None,
     solver_device: str | torch.device | None = None,
-    **unknown: object,
 ) -> Tensor:
     """What all functions of this file come to; ``caller`` is named in errors."""
-    if unknown:
-        raise TypeError(
-            f"{caller} has no option {', '.join(unknown)}; the options are "
-            f"{', '.join(SpectralOptions.__annotations__)}"
-        )
     if eigenvalue_floor is not None:
         has_range = isinstance(A, Tensor) and (A.is_floating_point() or A.is_complex())
         if has_range and eigenvalue_floor > torch.finfo(A.dtype).max:
@@ -73,7 +51,13 @@ def apply_function(
 
 
 def matrix_function(
-    A: Tensor, function: str | ScalarFunction, **options: Unpack[SpectralOptions]
+    A: Tensor,
+    function: str | ScalarFunction,
+    *,
+    rule: str | Rule | None = None,
+    eigenvalue_floor: float | None = None,
+    keep_largest: int | None = None,
+    solver_device: str | torch.device | None = None,
 ) -> Tensor:
     r""":math:`f(A) = U f(\Lambda) U^T` for symmetric ``A``, with its exact gradient.
 
@@ -85,7 +69,7 @@ def matrix_function(
             with the function and right at ties (once differentiable). Large batches reach the rule in
             pieces.
         eigenvalue_floor: raise smaller eigenvalues, negative ones too, to this positive number. The
-            gradient is that of the function so changed: none flows through raised eigenvalues.
+            gradient belongs to the function so changed: none flows through raised eigenvalues.
         keep_largest: set the function to 0 on all but that many largest eigenvalues.
         solver_device: where to decompose, as in :func:`eigh`.
 
@@ -118,45 +102,92 @@ def matrix_function(
             f"function must be one of {', '.join(FUNCTIONS)} or a ScalarFunction, which knows its "
             f"divided differences, got {function!r}"
         )
-    return apply_function(A, function, "matrix_function", **options)
+    options = (rule, eigenvalue_floor, keep_largest, solver_device)
+    return apply_function(A, function, "matrix_function", *options)
 
 
-def sqrtm(A: Tensor, **options: Unpack[SpectralOptions]) -> Tensor:
+def sqrtm(
+    A: Tensor,
+    *,
+    rule: str | Rule | None = None,
+    eigenvalue_floor: float | None = None,
+    keep_largest: int | None = None,
+    solver_device: str | torch.device | None = None,
+) -> Tensor:
     r"""Square root :math:`A^{1/2}` of positive semi-definite ``A`` ``(..., n, n)``.
 
     .. math:: L_{ij} = 1 / (\sqrt{\lambda_i} + \sqrt{\lambda_j})
 
-    Options and conventions at zero eigenvalues as in :func:`matrix_function`.
+    Options, zero eigenvalues and what is raised as in :func:`matrix_function`.
+
+    Returns:
+        ``(..., n, n)``, with gradients that are exact at repeated and zero eigenvalues.
 
     >>> A = torch.eye(3, dtype=torch.float64).requires_grad_()
     >>> sqrtm(A).trace().backward()
     >>> A.grad.diagonal()
     tensor([0.5000, 0.5000, 0.5000], dtype=torch.float64)
     """
-    return apply_function(A, FUNCTIONS["sqrt"], "sqrtm", **options)
+    options = (rule, eigenvalue_floor, keep_largest, solver_device)
+    return apply_function(A, FUNCTIONS["sqrt"], "sqrtm", *options)
 
 
-def inv_sqrtm(A: Tensor, **options: Unpack[SpectralOptions]) -> Tensor:
+def inv_sqrtm(
+    A: Tensor,
+    *,
+    rule: str | Rule | None = None,
+    eigenvalue_floor: float | None = None,
+    keep_largest: int | None = None,
+    solver_device: str | torch.device | None = None,
+) -> Tensor:
     r"""Inverse square root :math:`A^{-1/2}` of positive definite ``A`` ``(..., n, n)``.
 
     .. math:: L_{ij} = -1 / (\sqrt{\lambda_i \lambda_j} (\sqrt{\lambda_i} + \sqrt{\lambda_j}))
 
     Options as in :func:`matrix_function`.
+
+    Returns:
+        ``(..., n, n)``.
+
+    >>> inv_sqrtm(torch.eye(2) * 4).diagonal()
+    tensor([0.5000, 0.5000])
     """
-    return apply_function(A, FUNCTIONS["inv_sqrt"], "inv_sqrtm", **options)
+    options = (rule, eigenvalue_floor, keep_largest, solver_device)
+    return apply_function(A, FUNCTIONS["inv_sqrt"], "inv_sqrtm", *options)
 
 
-def logm(A: Tensor, **options: Unpack[SpectralOptions]) -> Tensor:
+def logm(
+    A: Tensor,
+    *,
+    rule: str | Rule | None = None,
+    eigenvalue_floor: float | None = None,
+    keep_largest: int | None = None,
+    solver_device: str | torch.device | None = None,
+) -> Tensor:
     r"""Logarithm of positive definite ``A`` ``(..., n, n)``.
 
     .. math:: L_{ij} = \log(\lambda_i / \lambda_j) / (\lambda_i - \lambda_j)
 
     Options as in :func:`matrix_function`.
+
+    Returns:
+        ``(..., n, n)``.
+
+    >>> logm(torch.eye(2)).diagonal()
+    tensor([0., 0.])
     """
-    return apply_function(A, FUNCTIONS["log"], "logm", **options)
+    options = (rule, eigenvalue_floor, keep_largest, solver_device)
+    return apply_function(A, FUNCTIONS["log"], "logm", *options)
 
 
-def expm(A: Tensor, **options: Unpack[SpectralOptions]) -> Tensor:
+def expm(
+    A: Tensor,
+    *,
+    rule: str | Rule | None = None,
+    eigenvalue_floor: float | None = None,
+    keep_largest: int | None = None,
+    solver_device: str | torch.device | None = None,
+) -> Tensor:
     r"""Exponential of symmetric ``A`` ``(..., n, n)``, which need not be definite.
 
     .. math:: L_{ij} = (e^{\lambda_i} - e^{\lambda_j}) / (\lambda_i - \lambda_j)
@@ -164,23 +195,36 @@ def expm(A: Tensor, **options: Unpack[SpectralOptions]) -> Tensor:
     Options as in :func:`matrix_function`. For matrices that are not symmetric use
     :func:`torch.linalg.matrix_exp`.
 
+    Returns:
+        ``(..., n, n)``.
+
     >>> expm(torch.zeros(2, 2)).diagonal()
     tensor([1., 1.])
     """
-    return apply_function(A, FUNCTIONS["exp"], "expm", **options)
+    options = (rule, eigenvalue_floor, keep_largest, solver_device)
+    return apply_function(A, FUNCTIONS["exp"], "expm", *options)
 
 
-def powm(A: Tensor, exponent: float | Tensor, **options: Unpack[SpectralOptions]) -> Tensor:
+def powm(
+    A: Tensor,
+    exponent: float | Tensor,
+    *,
+    rule: str | Rule | None = None,
+    eigenvalue_floor: float | None = None,
+    keep_largest: int | None = None,
+    solver_device: str | torch.device | None = None,
+) -> Tensor:
     r"""Power :math:`A^p` of ``A`` ``(..., n, n)``, semi-definite for :math:`p \ge 0`, else definite.
 
-    Options and conventions at zero eigenvalues as in :func:`matrix_function`.
-
     Args:
-        A: symmetric or complex Hermitian matrices.
+        A: symmetric or complex Hermitian matrices; for zero eigenvalues see :func:`matrix_function`.
         exponent: a number, or a tensor that broadcasts with the batch of ``A`` and gets a gradient:
             :math:`\partial_p A^p = A^p \log A`, where zero eigenvalues count 0. With a tensor the
             function is once differentiable, and ``solver_device`` is its only option.
-        options: as in :func:`matrix_function`.
+        rule, eigenvalue_floor, keep_largest, solver_device: as in :func:`matrix_function`.
+
+    Returns:
+        ``(..., n, n)``.
 
     >>> powm(torch.eye(2) * 8, 1 / 3).diagonal()
     tensor([2., 2.])
@@ -190,20 +234,28 @@ def powm(A: Tensor, exponent: float | Tensor, **options: Unpack[SpectralOptions]
     tensor(266.1685)
     """
     if isinstance(exponent, Tensor):
-        unknown = set(options) - {"solver_device"}
-        if unknown:
+        if (rule, eigenvalue_floor, keep_largest) != (None, None, None):
             raise TypeError(
-                f"powm with a tensor as exponent takes no {', '.join(sorted(unknown))}; give a number"
+                "powm by a tensor takes no rule, eigenvalue_floor or keep_largest: give a number"
             )
-        return tensor_power(A, exponent, options.get("solver_device"), input_rounding(A))
+        return tensor_power(A, exponent, solver_device, input_rounding(A))
     if isinstance(exponent, (str, complex)):
         raise TypeError(f"powm expects a number or a tensor as exponent, got {exponent!r}")
     named = {0.5: "sqrt", -0.5: "inv_sqrt"}
     function = FUNCTIONS[named[exponent]] if exponent in named else Power(float(exponent))
-    return apply_function(A, function, "powm", **options)
+    options = (rule, eigenvalue_floor, keep_largest, solver_device)
+    return apply_function(A, function, "powm", *options)
 
 
-def inverse_root(A: Tensor, p: int, **options: Unpack[SpectralOptions]) -> Tensor:
+def inverse_root(
+    A: Tensor,
+    p: int,
+    *,
+    rule: str | Rule | None = None,
+    eigenvalue_floor: float | None = None,
+    keep_largest: int | None = None,
+    solver_device: str | torch.device | None = None,
+) -> Tensor:
     r"""Inverse p-th root :math:`A^{-1/p}` of positive definite ``A``: the inverse for p = 1.
 
     .. math:: L_{ij} = \frac{\lambda_i^{-1/p} - \lambda_j^{-1/p}}{\lambda_i - \lambda_j}
@@ -213,15 +265,17 @@ def inverse_root(A: Tensor, p: int, **options: Unpack[SpectralOptions]) -> Tenso
     Args:
         A: symmetric positive definite matrices ``(..., n, n)``, float32 or float64.
         p: positive integer.
-        options: as in :func:`matrix_function`; ``eigenvalue_floor`` is for singular matrices.
+        rule, eigenvalue_floor, keep_largest, solver_device: as in :func:`matrix_function`.
 
-    Reference: Gupta, Koren and Singer, Shampoo: preconditioned stochastic tensor optimization, ICML
-    2018, which uses p = 4; DASH and others use 2.
+    Returns:
+        ``(..., n, n)``.
 
-    >>> import torch
+    Reference: Gupta, Koren and Singer, Shampoo, ICML 2018, which uses p = 4; DASH and others use 2.
+
     >>> inverse_root(torch.eye(2) * 16, 4).diagonal()
     tensor([0.5000, 0.5000])
     """
     check_at_least("p", p, 1)
     function = FUNCTIONS["inv_sqrt"] if p == 2 else Power(-1 / p)
-    return apply_function(A, function, "inverse_root", **options)
+    options = (rule, eigenvalue_floor, keep_largest, solver_device)
+    return apply_function(A, function, "inverse_root", *options)

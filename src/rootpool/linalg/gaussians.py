@@ -1,7 +1,7 @@
 r"""Distances of Gaussians: Bures-Wasserstein between covariances, Frechet between features.
 
 For factors of two covariances, :math:`A = X^H X` and :math:`B = Y^H Y`, the Wasserstein distance of the
-centred Gaussians is that of the best aligned factors,
+centred Gaussians is the distance of the best aligned factors,
 
 .. math:: d^2 = \mathrm{tr} A + \mathrm{tr} B - 2\, \mathrm{tr} (A^{1/2} B A^{1/2})^{1/2}
               = \|X\|^2 + \|Y\|^2 - 2 \|X Y^H\|_*

@@ -34,7 +34,7 @@ def newton_schulz(A: Tensor, iterations: int | Minimax = 5) -> Roots:
 
     after which :math:`A^{1/2} \approx \sqrt{\mathrm{tr} A}\, Y` and
     :math:`A^{-1/2} \approx Z / \sqrt{\mathrm{tr} A}`. Differentiable any number of times by plain
-    autograd; the gradient is that of the approximation.
+    autograd; the gradient belongs to the approximation.
 
     A zero matrix has the root 0 and, like every singular matrix, an "inverse root" that grows with
     the number of iterations; both and their gradients are finite.
@@ -45,6 +45,9 @@ def newton_schulz(A: Tensor, iterations: int | Minimax = 5) -> Roots:
         iterations: number of steps, at least 1. The paper uses 5 (iSQRT-COV) and 10 (SVD-Newton). Or
             :class:`Minimax`, other polynomials in place of T, which reach the same error with fewer
             products: ``Minimax(steps=8, lower=1e-3)``.
+
+    Returns:
+        ``root`` and ``inverse_root``, each ``(..., n, n)``.
 
     Reference: Li et al., Towards faster training of global covariance pooling networks by iterative
     matrix square root normalization, CVPR 2018.

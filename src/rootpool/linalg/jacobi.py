@@ -77,7 +77,7 @@ def _rotated(A: Tensor) -> tuple[Tensor, Tensor]:
 def _rotate(a: dict[tuple[int, int], Tensor], v: list[Tensor], p: int, q: int) -> None:
     """Make ``a[q, p]`` zero, ``p < q``, in every matrix.
 
-    ``a`` holds the entries of the lower triangles, ``v[k]`` ``(n, B)`` those of the k-th eigenvectors.
+    ``a`` holds the entries of the lower triangles, ``v[k]`` ``(n, B)`` the k-th eigenvectors.
     """
     off, gap = a[q, p], a[q, q] - a[p, p]
     # The tangent of the smaller angle; hypot neither overflows nor underflows.

@@ -176,10 +176,10 @@ def orthogonalize(A: Tensor, *, solver_device: str | torch.device | None = None)
               \qquad X = U^H dA\, V.
 
     It divides by no gap: equal singular values are ordinary. Where the rank is not full (singular
-    values at round-off level, ``2 sqrt(k) eps max(s)``, count as zeros) the factor is that of the
+    values at round-off level, ``2 sqrt(k) eps max(s)``, count as zeros) the factor comes from the
     canonical polar decomposition, a partial isometry that is zero on the null space of ``A``. There
     the factor is not continuous, and the derivative is taken along changes that keep the rank.
-    The second derivative is exact, too; it needs full rank.
+    The second derivative is exact as well; it needs full rank.
 
     Args:
         A: matrices ``(..., m, n)`` of any shape, real or complex, of single or double precision.
@@ -230,7 +230,7 @@ def rotation(A: Tensor, *, solver_device: str | torch.device | None = None) -> T
 
     It maximises :math:`\mathrm{tr}(R^T A)`. For points :math:`x_i, y_i` around their means, stacked as
     rows of ``X`` and ``Y``, ``rotation(Y.mT @ X)`` is the R that makes :math:`\sum |R x_i - y_i|^2`
-    least. With :math:`t = (s_1, \dots, s_{n-1}, \pm s_n)`, the sign being that of the determinant,
+    least. With :math:`t = (s_1, \dots, s_{n-1}, \pm s_n)`, with the sign of the determinant,
 
     .. math:: dR = U D \left[ \frac{(X - X^T)_{ij}}{t_i + t_j} \right] V^T, \qquad X = D U^T dA\, V.
 

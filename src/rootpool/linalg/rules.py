@@ -49,7 +49,12 @@ Rule = Callable[[Tensor], Tensor]  # eigenvalues (..., n) to a kernel (..., n, n
 
 @dataclass(frozen=True)
 class GradientRule(ABC):
-    """A kernel that stays finite: eigenvalues ``(..., n)`` in, antisymmetric ``(..., n, n)`` out."""
+    """A kernel that stays finite: eigenvalues ``(..., n)`` in, antisymmetric ``(..., n, n)`` out.
+
+    >>> Truncated(bound=10.0)(torch.tensor([1.0, 1.0]))  # a tie
+    tensor([[  0., -10.],
+            [ 10.,   0.]])
+    """
 
     @abstractmethod
     def __call__(self, eigenvalues: Tensor) -> Tensor:

@@ -37,7 +37,11 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ScalarFunction(ABC):
-    """A function of eigenvalues together with what its derivatives need."""
+    """A function of eigenvalues together with what its derivatives need.
+
+    >>> Power(0.5).values(torch.tensor([1.0, 4.0]))
+    tensor([1., 2.])
+    """
 
     @property
     @abstractmethod

@@ -262,7 +262,7 @@ def principal_subspace(
     r"""Orthonormal basis of the k leading principal directions of data (PCA), thin when N < d.
 
     The data are centred and never squared, so small principal components keep their digits. The
-    gradient is that of the subspace: exact for every loss that depends on the basis :math:`V` through
+    gradient belongs to the subspace: exact for every loss that depends on the basis :math:`V` through
     :math:`V V^H` alone, also with ties among the kept and among the dropped directions. A loss that
     depends on more is reported by a warning (not under ``torch.compile`` or ``torch.func``).
 

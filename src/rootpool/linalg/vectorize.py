@@ -11,7 +11,11 @@ __all__ = ["from_triangle", "to_triangle", "triangle_size", "triangle_weights"]
 
 
 def triangle_size(n: int) -> int:
-    """Number of entries on and above the diagonal of an ``n x n`` matrix."""
+    """Number of entries on and above the diagonal of an ``n x n`` matrix.
+
+    >>> triangle_size(3)
+    6
+    """
     return n * (n + 1) // 2
 
 

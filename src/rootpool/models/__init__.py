@@ -1,4 +1,4 @@
-"""Networks with covariance pooling: any backbone of timm and torchvision, and the paper's own."""
+"""Networks with covariance pooling: backbones of timm and torchvision, and the paper's own."""
 
 try:
     import safetensors  # noqa: F401

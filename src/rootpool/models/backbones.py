@@ -85,6 +85,10 @@ class Backbone(nn.Module):
         layout: what the body returns; ``forward`` puts the channels second.
         input_size: ``(C, H, W)`` of the images it was made for.
         pretrained_cfg: what else timm says of those images: mean, standard deviation, crop.
+
+    >>> import torch
+    >>> Backbone(nn.Conv2d(3, 8, 1), num_features=8)(torch.zeros(2, 3, 4, 4)).shape
+    torch.Size([2, 8, 4, 4])
     """
 
     prefix = "body."  # before the names that the network has for its modules

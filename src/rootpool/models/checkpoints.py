@@ -1,4 +1,4 @@
-"""Save and load networks: our files and those of the paper's and the fast-MPN-COV repositories."""
+"""Save and load networks: our files, and files of the paper's repository and of fast-MPN-COV."""
 
 from __future__ import annotations
 
@@ -41,6 +41,8 @@ def save_checkpoint(
         model: the network.
         path: where to write, such as ``"birds.safetensors"``.
         metadata: text to keep with it; ``read_tensors(path)[1]`` returns it.
+
+    >>> save_checkpoint(model, "birds.safetensors")  # doctest: +SKIP
     """
     text = dict(metadata or {})
     if model.spec is not None:
@@ -83,6 +85,11 @@ def load_checkpoint(
             layer starts with new random weights. None keeps the number in the file.
         options: of the new network, such as ``last_stride``, which foreign files do not contain: it is
             1 if they say ``mpncovresnet``, and 2 otherwise. Not together with ``model``.
+
+    Returns:
+        The network, with its weights.
+
+    >>> model = load_checkpoint("birds.safetensors", num_classes=5)  # doctest: +SKIP
     """
     if model is not None and (pool is not None or options):
         given = [*(["pool"] if pool is not None else []), *options]

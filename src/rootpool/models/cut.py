@@ -23,6 +23,9 @@ def split_at_frozen(backbone: Backbone | Stages) -> tuple[Stages, nn.Module]:
         backbone: of a network whose :meth:`~rootpool.models.PooledClassifier.freeze` was called. One with
             several stages must be frozen as a whole.
 
+    Returns:
+        The first part and the rest.
+
     >>> import torch
     >>> from rootpool.models import create_model
     >>> model = create_model("resnet18", num_classes=5).eval()

@@ -42,7 +42,7 @@ def _renamed(
     shapes, wanted = ([tuple(t.shape) for t in side.values()] for side in (given, expected))
     if shapes != wanted:
         raise ValueError(
-            f"{package} holds {len(shapes)} tensors whose shapes are not those of the {len(wanted)} of the "
+            f"{package} holds {len(shapes)} tensors whose shapes differ from the {len(wanted)} of the "
             "network; try another version of the package"
         )
     return dict(zip(expected, given.values(), strict=True))

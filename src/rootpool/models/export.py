@@ -31,6 +31,9 @@ def export_program(
         model: the network, in evaluation mode.
         images: an example of the input; None for images of the size that the backbone expects.
 
+    Returns:
+        A program that ``torch.export.save`` writes.
+
     >>> from rootpool.models import create_model
     >>> model = create_model("patchnet", "isqrt-cov", 18).eval()
     >>> program = export_program(model)
@@ -82,6 +85,10 @@ def export_onnx(
         path: of the file.
         images: an example of the input; None for the size that the backbone was made for.
         metadata: text that the file carries, such as the names of the classes.
+
+    >>> from rootpool.models import create_model
+    >>> model = create_model("patchnet", "isqrt-cov", 18).eval()
+    >>> export_onnx(model, "patchnet.onnx")  # doctest: +SKIP
     """
     program = torch.onnx.export(
         export_program(model, images),

@@ -1,4 +1,4 @@
-"""Make a network with covariance pooling on any backbone, in one call."""
+"""Make a network with covariance pooling on a backbone, in one call."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def create_model(
         channel_dropout: ``"adaptive"`` for :class:`rootpool.nn.AdaptiveChannelDropout` of the features before
             the covariance (DropCov, with ``pool="covariance"``); None for none.
         drop_rate: dropout of the pooled vectors, before the last layer.
-        tokens: of a transformer, which of its tokens are pooled. ``"patches"``: those of the image alone.
+        tokens: of a transformer, which of its tokens are pooled. ``"patches"``: the image's alone.
             ``"all"``: class and register tokens too. ``"class+patches"``: two branches, as in SoT, the class
             token beside the covariance of the patches. The classifier of both is the sum of one classifier
             each. Networks without a class token (Swin, CNNs) have the average of their positions there,
@@ -140,6 +140,9 @@ def create_model(
             ``load_checkpoint``.
         backbone_options: for the preset or the timm or torchvision model, such as ``last_stride`` or
             ``in_chans``; ``until="layer3"`` ends a timm model with that module, whose map is pooled.
+
+    Returns:
+        The network, images to logits, in training mode.
 
     >>> import torch
     >>> model = create_model("patchnet", "svd-pade", num_classes=18)

@@ -35,6 +35,9 @@ def parameter_groups(
             they are in groups of their own with ``weight_decay=0``, together with what the backbone
             names in ``no_weight_decay()``.
 
+    Returns:
+        Dictionaries with ``params``, ``lr`` and ``name``.
+
     >>> import torch
     >>> from rootpool.models import create_model
     >>> groups = parameter_groups(create_model("patchnet"))

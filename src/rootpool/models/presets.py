@@ -34,6 +34,9 @@ class Preset:
     """A network by name: ``build(weights, tensors, **options)`` gives its parts.
 
     ``reduction`` is the number of channels after the reduction; None for no reduction.
+
+    >>> PRESETS["paper/resnet50"].reduction
+    256
     """
 
     build: Callable[..., Parts]

@@ -57,7 +57,7 @@ def torchvision_backbone(
     Args:
         name: such as ``"torchvision/alexnet"``.
         weights: what ``torchvision.models.get_model`` takes, such as ``"DEFAULT"``.
-        tensors: weights under torchvision's names, instead; those of the head are left out.
+        tensors: weights under torchvision's names, instead; the head's are left out.
         options: for the model's constructor.
     """
     plain = name.removeprefix(TORCHVISION_PREFIX)

@@ -27,6 +27,9 @@ class Branch:
         reduction: channels after a 1x1 convolution with batch norm and ReLU; 0 for no reduction, None for 256
             if the stage is wider (not for gap).
         scaling: of its vector, such as ``Length(4.0)``: its weight among the branches.
+
+    >>> Branch("layer3", "isqrt-cov", reduction=64)
+    Branch(stage='layer3', pool='isqrt-cov', reduction=64, scaling=None)
     """
 
     stage: str

@@ -24,8 +24,8 @@ class GroupWhitening(WhiteningLayer):
     .. math::
         \Sigma = \tfrac1m (X - \mu)(X - \mu)^T, \qquad Y = W (X - \mu),
 
-    where :math:`W = (\Sigma + \varepsilon I)^{-1/2}` by default, is put back in the place of the sample. So
-    the groups are decorrelated, not the channels within one: group norm, with whitening in the place of
+    where :math:`W = (\Sigma + \varepsilon I)^{-1/2}` by default, takes the place of X. So
+    the groups are decorrelated, not the channels within one: group norm, with whitening instead of
     standardisation. Nothing depends on other samples, there are no running statistics, and training and
     evaluation are the same.
 

@@ -33,6 +33,12 @@ class Method(ABC):
     instead of covariances; poolings then compute those.
 
     :func:`rootpool.nn.register` adds it to ``METHODS``.
+
+    >>> import torch
+    >>> from rootpool.nn import resolve_method
+    >>> resolve_method("exact")(4 * torch.eye(2))
+    tensor([[2., 0.],
+            [0., 2.]])
     """
 
     name: ClassVar[str]

@@ -62,12 +62,12 @@ class MinimaxRoot(Method):
 
     Eigenvalues down to :math:`\mathrm{lower}^2` of the trace have their root to rounding after eight steps,
     which are as many products as eleven iterations of Newton-Schulz; smaller ones converge later. The
-    gradient is that of the iteration. Where rounding leaves eigenvalues below zero, of a millionth of the
+    gradient belongs to the iteration. Where rounding leaves eigenvalues below zero, of a millionth of the
     trace in float32, the polynomials may grow beyond all bounds, which is an error.
 
     Args:
         steps: how many polynomials of degree 5; each costs four matrix products.
-        lower: the root of the smallest eigenvalue that counts, over that of the trace.
+        lower: the root of the smallest eigenvalue that counts, over the root of the trace.
 
     References: Amsel et al., The Polar Express, 2025; Grishina et al., CANS, 2025.
 

@@ -56,7 +56,7 @@ def covariance_pool(
             float64 that need it, and the others in the dtype of the features: result and gradient are
             right to the digits of that.
         output: ``"triangle"``, ``(B, C (C + 1) / 2)`` in row-major order; ``"isometric"``, the
-            same with off-diagonal entries times the root of 2, so that inner products are those of the
+            same with off-diagonal entries times the root of 2, so that inner products equal those between the
             matrices; or ``"matrix"``.
 
     Returns:
@@ -284,7 +284,11 @@ class AveragePool(_Pool):
 
 
 def resolve_pool(pool: str | Method, **options: Any) -> str | Method:
-    """``"gap"`` itself, or the method of that name; see :func:`resolve_method`."""
+    """``"gap"`` itself, or the method of that name; see :func:`resolve_method`.
+
+    >>> resolve_pool("gap"), resolve_pool("exact")
+    ('gap', Exact())
+    """
     if pool == AVERAGE:
         if options:
             raise ValueError(f"{AVERAGE} has no options, got {options!r:.200}")

@@ -124,7 +124,11 @@ def register(method: type[M]) -> type[M]:
 
 
 def is_registered(method: Method) -> bool:
-    """Whether ``METHODS`` has the class of a method under its name."""
+    """Whether ``METHODS`` has the class of a method under its name.
+
+    >>> is_registered(SVDTrunc(bound=1e8))
+    True
+    """
     return METHODS.get(getattr(method, "name", "")) is type(method)
 
 

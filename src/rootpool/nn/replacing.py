@@ -1,4 +1,4 @@
-"""Whitening in the place of the batch norms of a network."""
+"""Whitening instead of the batch norms of a network."""
 
 from __future__ import annotations
 

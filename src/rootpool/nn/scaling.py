@@ -19,7 +19,11 @@ __all__ = ["Length", "Scaling"]
 
 @dataclass(frozen=True)
 class Scaling(ABC):
-    """A scaling of vectors, ``(..., d)`` to ``(..., d)``."""
+    """A scaling of vectors, ``(..., d)`` to ``(..., d)``; :class:`Length` has an example.
+
+    >>> Length(1.0)(torch.tensor([3.0, 4.0]))
+    tensor([0.6000, 0.8000])
+    """
 
     @abstractmethod
     def __call__(self, vectors: Tensor) -> Tensor:
@@ -34,7 +38,7 @@ class Length(Scaling):
         v \mapsto \text{length} \, \frac{u}{|u|}, \qquad
         u_i = \mathrm{sign}(v_i) |v_i|^\text{power}
 
-    ``Length(1)`` is L2 normalisation; with ``power=0.5`` that of the signed square root, which
+    ``Length(1)`` is L2 normalisation; with ``power=0.5``, of the signed square root, which
     B-CNN (Lin et al. 2015) and improved Fisher vectors use. Zero vectors stay zero. A power below 1 has
     an infinite derivative at zero entries; there it is 0.
 

@@ -24,7 +24,13 @@ def covariance_pools(model: nn.Module) -> dict[str, CovariancePool]:
 
 
 def set_method(model: nn.Module, method: str | Method) -> None:
-    """Change the method of every covariance pooling of a live model; weights stay as they are."""
+    """Change the method of every covariance pooling of a live model; weights stay as they are.
+
+    >>> pool = CovariancePool(8)
+    >>> set_method(pool, "svd-trunc")
+    >>> pool.method
+    SVDTrunc(bound=10000000000.0)
+    """
     new = resolve_method(method)
     for pool in _some_pools(model):
         pool.method = new

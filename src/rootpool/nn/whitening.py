@@ -28,7 +28,7 @@ class Whitening(WhiteningLayer):
     into groups of neighbours, each of which is whitened by itself, as in DBN and IterNorm; all in one
     batched decomposition.
 
-    While training, mean and covariance are those of the batch, over samples and positions and, when a
+    While training, mean and covariance come from the batch, over samples and positions and, when a
     process group is initialised, over all its processes: one process with a batch of B gives the same
     result as two with B/2 each, up to rounding, and the same gradients. In evaluation they are running
     averages (unbiased, like those of ``BatchNorm``) of means and covariances, whose inverse root is
@@ -55,7 +55,7 @@ class Whitening(WhiteningLayer):
     Shape:
         ``(B, C, *)`` to the same.
 
-    References: Huang et al., Decorrelated batch normalization, CVPR 2018; and those of the methods.
+    References: Huang et al., Decorrelated batch normalization, CVPR 2018; and the references of the methods.
 
     >>> Y = Whitening(3, eps=1e-9)(torch.randn(64, 3, 5, 5))
     >>> torch.allclose(Y.transpose(0, 1).flatten(1).cov(), torch.eye(3), atol=1e-2)

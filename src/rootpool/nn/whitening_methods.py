@@ -33,6 +33,10 @@ class WhiteningMethod(ABC):
 
     A subclass is a frozen dataclass whose fields are its parameters. ``name`` is what users call it,
     ``use`` says in one line when to choose it.
+
+    >>> from rootpool.nn import Whitening
+    >>> Whitening(8, CholeskyWhitening()).method
+    CholeskyWhitening()
     """
 
     name: ClassVar[str]
@@ -63,7 +67,7 @@ class ExactWhitening(WhiteningMethod):
     use: ClassVar[str] = "the default: white to the last digits, whatever the condition number"
 
     def __call__(self, S: Tensor, X: Tensor, eps: float, rounding: float) -> Tensor:
-        # Round-off, that of the running statistics too, may take eigenvalues below the ridge.
+        # Round-off, also of the running statistics, may take eigenvalues below the ridge.
         return product(inv_sqrtm(_with_ridge(S, eps), eigenvalue_floor=eps / 2), X)
 
 

@@ -27,7 +27,9 @@ def inline_svg(figure: Figure, prefix: str, alt: str) -> str:
         lambda tag: re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{prefix}-", tag[0]),
         svg,
     )
-    return svg.strip().replace("<svg", f'<svg class="plot" role="img" aria-label="{alt}"', 1)
+    least = round(0.75 * 96 * figure.get_figwidth())  # pixels: smaller, its text is hard to read
+    attributes = f'class="plot" style="min-width: {least}px" role="img" aria-label="{alt}"'
+    return svg.strip().replace("<svg", f"<svg {attributes}", 1)
 
 
 def standalone_svg(figure: Figure) -> str:
