@@ -23,7 +23,7 @@ def optimizer(name, **options):
     ("name", "kind", "expected"),
     [
         ("sgd", torch.optim.SGD, {"momentum": 0.8, "nesterov": False}),  # the paper's
-        ("AdamW", torch.optim.AdamW, {"betas": [0.8, 0.9]}),  # as torch writes it
+        ("AdamW", torch.optim.AdamW, {"betas": (0.8, 0.9)}),  # as torch writes it
         ("rmsprop", torch.optim.RMSprop, {"momentum": 0.8}),
         ("lamb", None, {}),
     ],
