@@ -35,7 +35,7 @@ HOSTILE = (
 )
 
 # Rows for each plot: a method that nobody knows, with a name that must be drawn letter by letter.
-NAME = "$a_1$ <b>"
+NAME = "$a_1$ 猫 <b>"
 RUN = {"run": NAME, "method": "user's own", "seed": 0, "epoch": 0, "step": 0}
 PLOTS = [
     (learning_curves, [RUN | {"val_error": 3.0}], {}),

@@ -147,7 +147,7 @@ def test_panels_show_a_method_each_in_front_of_the_others():
 
 @pytest.mark.parametrize(("draw", "rows", "options"), PLOTS)
 def test_every_plot_draws_unknown_methods_and_any_name(draw, rows, options):
-    assert "$a_1$ &lt;b&gt;" in inline_svg(draw(rows, **options), "x", "x")
+    assert "$a_1$ 猫 &lt;b&gt;" in inline_svg(draw(rows, **options), "x", "x")
 
 
 @pytest.mark.parametrize(
