@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -99,4 +100,4 @@ def export_onnx(
     )
     assert program is not None
     program.model.metadata_props.update(metadata or {})
-    write_atomically(path, lambda file: program.save(file.name, external_data=False))
+    write_atomically(Path(path), lambda file: program.save(file.name, external_data=False))
