@@ -64,9 +64,8 @@ def uninterrupted(schedule) -> tuple[Path, Seen]:
     return folder, seen
 
 
-@pytest.mark.parametrize(
-    ("save_every", "how"), [(0, "killed"), (1, "killed"), (2, "Ctrl-C"), (2, "moved")]
-)
+@pytest.mark.parametrize("how", ["killed", "Ctrl-C", "moved"])
+@pytest.mark.parametrize("save_every", [0, 1, 2])
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_a_stopped_run_ends_the_same(schedule, save_every, how, tmp_path):
     config = config_of(schedule, save_every=save_every)
