@@ -275,8 +275,8 @@ def _table(rows: Sequence[Record], double: Sequence[Record]) -> Table:
     headers += ["gradient error, MPN-COV published", "MPN-COV released"]
     headers += ["MPN-COV published, float32", "SVD-Pade released, float32"]
     caption = (
-        "The layer alone in float64 (the last two columns: float32), measured / predicted. Errors are relative "
-        "to the exact gradient; the released form has another centring, and with it another function."
+        "The layer alone in float64 (the last two columns: float32), measured / predicted. Errors are "
+        "relative to the exact gradient; the released form has another centring, and with it another function."
     )
     return Table(headers, cells, caption)
 

@@ -21,7 +21,6 @@ from studies.engine.study import Entry
 from studies.engine.training import Place
 from studies.timing import time_methods
 
-from .drawings import errors_picture
 from .published import Cell, PrintedTable, load_published
 from .tables import side_by_side
 
@@ -104,7 +103,7 @@ def approximation_errors(entry: Entry, places: Sequence[Place], kept: Kept) -> F
     here = {(r["row"], r["column"]): Number(r["error"], form=form[r["error"] < 1]) for r in records}
     rows = "degree" if table.rows[0].name.isdigit() else "method"
     arithmetic = "rational for Taylor; float64 with the coefficients as published for Pade"
-    blocks = [side_by_side(table, here, rows=rows), errors_picture(records)]
+    blocks = [side_by_side(table, here, rows=rows)]
     return Found({NOWHERE: findings}, blocks, {"arithmetic": arithmetic})
 
 
