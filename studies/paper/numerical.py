@@ -134,7 +134,6 @@ def timings(
     *,
     batch: int | None = None,
     rounds: int = 3,
-    device: str | torch.device = "cpu",
 ) -> list[Record]:
     """Seconds for one batch of the paper, forward and backward, by method; the fastest of some rounds.
 
@@ -142,13 +141,12 @@ def timings(
         methods: names of runs.
         batch: number of maps to time; by default the paper's, to which times of fewer are scaled up.
         rounds: repetitions of each method.
-        device: where to run.
     """
     said = load_published().statements
     full, side = int(said["speed-batch"]), int(said["speed-side"])
     used = full if batch is None else batch
     shape = (used, int(said["speed-channels"]), side, side)
-    timed = time_methods(shape, [run_method(m) for m in methods], rounds=rounds, device=device)
+    timed = time_methods(shape, [run_method(m) for m in methods], rounds=rounds)
     return [
         {"method": m, **{part: record[part] * full / used for part in COLUMNS.values()}}
         for m, record in zip(methods, timed, strict=True)
