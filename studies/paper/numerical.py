@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
-import torch
 
 from rootpool.machine import machine
 from rootpool.nn.published import pade_coefficients

@@ -1,4 +1,4 @@
-"""The law: its rule of failure, its tests and what is measured without training, on made-up numbers and small features."""
+"""The law: its rule of failure, its tests, and what is measured without training."""
 
 import pytest
 import torch
@@ -64,7 +64,8 @@ def test_the_scale_decides_what_is_above_the_floor():
     X = torch.randn(4, 24, 10, generator=torch.Generator().manual_seed(0)).relu()
     noise = layer.calibrate(X)
     low, high = (layer._noise(X, "mpn-cov-published", k, torch.float64, noise) for k in (-6, 6))
-    assert low["above"] == low["predicted_above"] == 0
+    assert low["above"] == 0
+    assert low["predicted_above"] < 1e-6
     assert low["gap"] is low["predicted_gap"] is None
     assert high["above"] == 1
     assert high["predicted_above"] > 0.95
@@ -102,6 +103,6 @@ def test_the_page_is_written_from_a_record(tmp_path):
     law.main(record=str(tmp_path), output=str(tmp_path / "out"), markdown=str(page))
     text = page.read_text(encoding="utf-8")
     assert "5 of 5 (0.48 to 1.00)" in text
-    assert "10 of 10 above and 0 of 10 below (p < 0.001)" in text
+    assert "10 of 10 above and 0 of 10 below" in text
     assert "SVD-Pade as published, float64: the same." in text  # not tried, and said so
     assert len(read_records(tmp_path / law.RECORDS[1])) == len(records)
