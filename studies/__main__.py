@@ -55,9 +55,13 @@ def _approximation_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _law_arguments(parser: argparse.ArgumentParser) -> None:
     _shared_arguments(parser, "law", seeds=5)
-    add = parser.add_argument
-    add("entries", nargs="*", metavar="ENTRY", help="default: all")
-    add("--record", metavar="FOLDER", help="write the page of these numbers again, and run nothing")
+    text = "write the page of these numbers again, and run nothing"
+    parser.add_argument("--record", metavar="FOLDER", help=text)
+
+
+def _cifar_arguments(parser: argparse.ArgumentParser) -> None:
+    _shared_arguments(parser, "cifar", seeds=3)
+    parser.add_argument("--data", metavar="PATH", help="CIFAR-10 in its official layout")
 
 
 def _followups_arguments(parser: argparse.ArgumentParser) -> None:
@@ -103,6 +107,13 @@ COMMANDS = {
         "python -m studies law --record docs/appendix/law --markdown docs/appendix/law.md",
         _law_arguments,
         "studies.approximation.law:main",
+        AGAIN,
+    ),
+    "cifar": Command(
+        "compare the paper's methods on CIFAR-10 (a night)",
+        "python -m studies cifar --data CIFAR10",
+        _cifar_arguments,
+        "studies.paper.command:cifar",
         AGAIN,
     ),
     "followups": Command(

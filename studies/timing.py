@@ -1,4 +1,4 @@
-"""Time of a batch, forward and backward, by method."""
+"""Time of a batch on a CPU, forward and backward, by method."""
 
 from __future__ import annotations
 
@@ -15,19 +15,11 @@ from rootpool.report.records import Record
 __all__ = ["time_methods"]
 
 
-def _synchronize(device: torch.device) -> None:
-    if device.type != "cpu":
-        torch.accelerator.synchronize(device)
-
-
 def _seconds(pool: Callable[[Tensor], Tensor], X: Tensor, upstream: Tensor) -> tuple[float, float]:
-    _synchronize(X.device)
     start = time.perf_counter()
     pooled = pool(X)
-    _synchronize(X.device)
     middle = time.perf_counter()
     torch.autograd.grad(pooled, X, upstream)
-    _synchronize(X.device)
     return middle - start, time.perf_counter() - middle
 
 
@@ -36,7 +28,6 @@ def time_methods(
     methods: Iterable[str | Method] | None = None,
     *,
     rounds: int = 3,
-    device: str | torch.device = "cpu",
     compute_dtype: torch.dtype = torch.float64,
 ) -> list[Record]:
     """Seconds that :func:`covariance_pool` takes for a batch, forward and backward.
@@ -48,7 +39,6 @@ def time_methods(
         shape: ``(B, C, H, W)`` or ``(B, C, N)``; by default that of the paper, AlexNet with a batch of 128.
         methods: names or methods; by default ours and the paper's.
         rounds: number of turns, at least 1.
-        device: of the features.
         compute_dtype: precision of the pooling.
 
     Returns:
@@ -59,7 +49,7 @@ def time_methods(
         raise ValueError(f"rounds must be at least 1, got {rounds}")
     chosen = {str(m): resolve_method(m) for m in methods or method_names("ours", "paper")}
     generator = torch.Generator().manual_seed(0)
-    X = torch.randn(shape, generator=generator).relu_().to(device).requires_grad_()
+    X = torch.randn(shape, generator=generator).relu_().requires_grad_()
     best: dict[str, tuple[float, ...]] = {name: (float("inf"), float("inf")) for name in chosen}
     pools = {
         name: lambda X, m=method: covariance_pool(X, m, compute_dtype=compute_dtype)
@@ -76,7 +66,7 @@ def time_methods(
         "batch": shape[0],
         "shape": "x".join(map(str, shape)),
         "compute_dtype": str(compute_dtype).removeprefix("torch."),
-        **machine(device),
+        **machine(),
     }
     return [
         {"method": name, "forward": f, "backward": b, "total": f + b, **setting}

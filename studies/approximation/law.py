@@ -35,21 +35,18 @@ def load_law() -> Study:
     return load_study(Path(__file__).with_name("law.yaml"))
 
 
-def main(
-    entries: Sequence[str] = (), *, seeds: int = 5, record: str | None = None, **where: Any
-) -> int:
+def main(*, seeds: int = 5, record: str | None = None, **where: Any) -> int:
     """Train what has no result yet, and write the page; or list the entries.
 
     Args:
-        entries: by name; all by default.
         seeds: repetitions of every training.
         record: a folder with the numbers of an earlier study; its page is written again, and nothing is run.
         where: ``show`` to list the entries and stop, and the fields of :class:`Options`.
     """
     study = load_law()
     if where.get("show"):
-        return list_entries(study, entries)
-    options = Options.given(command_line(study.command, entries, record=record), where)
+        return list_entries(study)
+    options = Options.given(command_line(study.command, record=record), where)
     folder = options.output / "record" if record is None else Path(record)
     if record is None:
         network = Network("patches-norm", seeds=seeds)
@@ -62,7 +59,7 @@ def main(
     about = "patches-norm: three convolutions with batch norm, 64 channels, 49 positions"
     place = Place("law", "law", judged(rows, study.limit), folder=folder, about=about)
     alone = Place("layer", "layer", [], folder=folder, about="the layer alone, without training")
-    run_study(study, entries, [], options, [place, alone])
+    run_study(study, (), [], options, [place, alone])
     return 0
 
 
@@ -275,8 +272,8 @@ def _table(rows: Sequence[Record], double: Sequence[Record]) -> Table:
     headers += ["gradient error, MPN-COV published", "MPN-COV released"]
     headers += ["MPN-COV published, float32", "SVD-Pade released, float32"]
     caption = (
-        "The layer alone in float64 (the last two columns: float32), measured / predicted. Errors are relative "
-        "to the exact gradient; the released form has another centring, and with it another function."
+        "The layer alone in float64 (the last two columns: float32), measured / predicted. Errors are "
+        "relative to the exact gradient; the released form has another centring, thus another function."
     )
     return Table(headers, cells, caption)
 

@@ -6,8 +6,8 @@ lognormal, with a median :math:`\kappa` and a spread :math:`\sigma` that are tak
 and used for all other features. What the paper's gradients see of it depends on :math:`\lambda_1` alone:
 
 * the share :math:`\Phi(\log(\kappa \lambda_1) / \sigma)` of it is above the floor;
-* m values within :math:`\nu = \kappa \epsilon \lambda_1` repel each other, so that the smallest gap of a
-  batch of B is about :math:`g = \nu / (m \sqrt{B m})`;
+* n values within :math:`\nu = \kappa \epsilon \lambda_1` repel each other, so that the smallest gap of a
+  batch of B is about :math:`g = \nu / (n \sqrt{B n})`;
 * exact ties, of which there are always some, get the kernel of the smallest gap, 1/g, with the same sign in
   both triangles. With :math:`\tau = \epsilon \lambda_1 / \sqrt{\lambda_r}`, what is left of the features
   in the computed null space (:math:`\lambda_r`: the smallest eigenvalue that is not zero), the relative error
@@ -141,7 +141,8 @@ def _noise(
     shares = [NormalDist(0, sigma).cdf(math.log(kappa * float(lam))) for lam in kept[:, 0]]
     above = sum(shares) / len(shares)
     nu = kappa * eps * first
-    gap = nu / (m * math.sqrt(B * m))
+    n = max(1.0, above * m)  # values of a sample above the floor
+    gap = nu / (n * math.sqrt(B * n))
     tau = eps * first / math.sqrt(max(last, eps))
     spurious = 2 * math.sqrt(max(nu, eps)) * tau / (gap * math.sqrt(d))
     there = above * B * m > 1  # a gap needs a value above the floor

@@ -27,8 +27,10 @@ __all__ = [
     "run_method",
 ]
 
-SMALL = {"patches": "without batch norm", "patches-norm": "with batch norm"}  # on embedded images
-FUSED = ", fused"  # after the name of a method of the paper: our form of it
+# On embedded images; the first is what studies use by default: all networks of the paper have batch norm.
+SMALL = {"patches-norm": "with batch norm", "patches": "without batch norm"}
+# After the name of a method of the paper: our form of it, and the one of its authors' program.
+FUSED, RELEASED = ", fused", ", released"
 STANDALONE, HYBRID = "standalone", "hybrid"
 SPECTRUM_EVERY = 21  # steps; three records per epoch of the embedded images
 
@@ -47,7 +49,12 @@ def pooling(name: str, published: bool = True) -> tuple[str, str]:
 
     >>> pooling("svd-trunc"), pooling("svd-trunc, fused")
     (('svd-trunc', 'svd-trunc-published'), ('svd-trunc', 'svd-trunc'))
+    >>> pooling("svd-trunc, released")
+    ('svd-trunc', 'svd-trunc-released')
     """
+    if name.endswith(RELEASED):
+        base = name.removesuffix(RELEASED)
+        return base, f"{base}-released"
     base = name.removesuffix(FUSED)
     as_published = published and base == name and f"{base}-published" in METHODS
     return base, f"{base}-published" if as_published else base

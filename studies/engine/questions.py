@@ -242,7 +242,8 @@ def tells(differences: Iterable[PairedDifference]) -> str | None:
     known = [d.detectable for d in differences if d.detectable is not None]
     if not known:
         return None
-    return f"the seeds can tell differences of {median(known):.2f} points (80 % power, median)"
+    size = f"{median(known):.2f} points (80 % power, median, before any correction)"
+    return f"the seeds can tell differences of {size}"
 
 
 # --------------------------------------------------------------------------------------------------

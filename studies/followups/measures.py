@@ -6,14 +6,13 @@ import math
 from collections.abc import Sequence
 from statistics import fmean, stdev
 
-from rootpool.report import Block, Cell, Number, Picture, Table, compare
+from rootpool.report import Block, Cell, Number, Table
 from rootpool.report.accuracy import NORMAL
-from rootpool.report.plots import paired_differences
 from studies.engine.command import Found
 from studies.engine.kept import Kept
 from studies.engine.pictures import results_table
 from studies.engine.study import Entry
-from studies.engine.training import Place, Row
+from studies.engine.training import Place
 
 from .few_shot import SHOTS, WAYS
 
@@ -39,7 +38,7 @@ def results(entry: Entry, places: Sequence[Place], kept: Kept) -> Found:
 
 
 def few_shot_blocks(place: Place) -> list[Block]:
-    """The table, and how far each description is from the average."""
+    """The table of few shots."""
     rows = place.rows
     errors: dict[tuple[str, int], list[float]] = {}
     for row in rows:
@@ -53,25 +52,8 @@ def few_shot_blocks(place: Place) -> list[Block]:
         cells,
         f"Accuracy in episodes of {WAYS} species, mean and 95 % interval of the mean over episodes.",
     )
-    return [table, *(_picture(rows, shots) for shots in SHOTS)]
+    return [table]
 
 
 def _accuracy(errors: Sequence[float]) -> Number:
     return Number(100 - fmean(errors), NORMAL * stdev(errors) / math.sqrt(len(errors)))
-
-
-def _picture(rows: Sequence[Row], shots: int) -> Picture:
-    own = [row for row in rows if row["shots"] == shots]
-    known = {row["run"]: row["method"] for row in own}
-    (average,) = (run for run, method in known.items() if method == "average")
-    found = [
-        {**c.record(), "label": known[c.run], "method": known[c.run]}
-        for c in compare(own, [(run, average) for run in known if run != average])
-    ]
-    return Picture.of(
-        paired_differences,
-        found,
-        label=f"error against the average, points, {shots} shot{'s' * (shots > 1)} (left of zero: better)",
-        alt=f"Differences to the average with {shots} labelled images of each species",
-        caption="Paired by episode, with 95 % intervals.",
-    )

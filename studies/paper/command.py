@@ -11,7 +11,7 @@ from studies.engine.command import Options, command_line, list_entries, run_stud
 from studies.engine.network import SMALL, Network
 from studies.engine.study import Study, load_study
 
-__all__ = ["load_paper", "main"]
+__all__ = ["cifar", "load_paper", "main"]
 
 FINE_GRAINED = ("birds", "dogs", "cars")  # families of the paper
 
@@ -64,4 +64,21 @@ def main(
         weights=weights and Path(weights).name,
     )
     run_study(study, entries, [network], Options.given(given, where))
+    return 0
+
+
+def cifar(*, data: str | None = None, seeds: int = 3, **where: Any) -> int:
+    """Train what has no result yet of the comparison on CIFAR-10, and write the page; or list the entries.
+
+    Args:
+        data: CIFAR-10 in its official layout.
+        seeds: repetitions of every training.
+        where: ``show`` to list the entries and stop, and the fields of :class:`Options`.
+    """
+    study = load_study(Path(__file__).with_name("cifar.yaml"))
+    if where.get("show"):
+        return list_entries(study)
+    network = Network("cifar10-resnet9", data, seeds=seeds, kind="large")
+    given = command_line(study.command, seeds=seeds)
+    run_study(study, (), [network], Options.given(given, where))
     return 0

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
-import torch
 
 from rootpool.machine import machine
 from rootpool.nn.published import pade_coefficients
@@ -21,7 +20,6 @@ from studies.engine.study import Entry
 from studies.engine.training import Place
 from studies.timing import time_methods
 
-from .drawings import errors_picture
 from .published import Cell, PrintedTable, load_published
 from .tables import side_by_side
 
@@ -104,7 +102,7 @@ def approximation_errors(entry: Entry, places: Sequence[Place], kept: Kept) -> F
     here = {(r["row"], r["column"]): Number(r["error"], form=form[r["error"] < 1]) for r in records}
     rows = "degree" if table.rows[0].name.isdigit() else "method"
     arithmetic = "rational for Taylor; float64 with the coefficients as published for Pade"
-    blocks = [side_by_side(table, here, rows=rows), errors_picture(records)]
+    blocks = [side_by_side(table, here, rows=rows)]
     return Found({NOWHERE: findings}, blocks, {"arithmetic": arithmetic})
 
 
@@ -135,7 +133,6 @@ def timings(
     *,
     batch: int | None = None,
     rounds: int = 3,
-    device: str | torch.device = "cpu",
 ) -> list[Record]:
     """Seconds for one batch of the paper, forward and backward, by method; the fastest of some rounds.
 
@@ -143,13 +140,12 @@ def timings(
         methods: names of runs.
         batch: number of maps to time; by default the paper's, to which times of fewer are scaled up.
         rounds: repetitions of each method.
-        device: where to run.
     """
     said = load_published().statements
     full, side = int(said["speed-batch"]), int(said["speed-side"])
     used = full if batch is None else batch
     shape = (used, int(said["speed-channels"]), side, side)
-    timed = time_methods(shape, [run_method(m) for m in methods], rounds=rounds, device=device)
+    timed = time_methods(shape, [run_method(m) for m in methods], rounds=rounds)
     return [
         {"method": m, **{part: record[part] * full / used for part in COLUMNS.values()}}
         for m, record in zip(methods, timed, strict=True)

@@ -10,7 +10,16 @@ import torch
 from torch.linalg import LinAlgError
 
 from rootpool.nn import covariance_pools
-from rootpool.report import Block, Cell, Number, Picture, Record, Table
+from rootpool.report import (
+    Block,
+    Cell,
+    Number,
+    PairedDifference,
+    Picture,
+    Record,
+    Table,
+    paired_difference,
+)
 from rootpool.report.plots import dots_with_spread, learning_curves
 from studies.engine.command import Found
 from studies.engine.kept import Kept
@@ -57,27 +66,47 @@ def _measured(kept: Kept, place: Place, dtypes: Sequence[str]) -> list[Record]:
     return kept("smoothness", made_from, lambda: smoothness_records(place, dtypes))
 
 
-def _ratios(records: Sequence[Record], methods: Sequence[str]) -> dict[str, float]:
+def _ratios(records: Sequence[Record], methods: Sequence[str]) -> dict[str, PairedDifference]:
     """How much less smooth the networks are that some methods trained than those of iSQRT-COV.
 
-    Means over seeds are geometric, for numbers of several decades.
+    Paired over seeds, in logarithms: means are geometric, for numbers of several decades.
     """
-    found = {
-        method: [
-            r["beta"]
-            for r in records
-            if (r["method"], r["precision"], r["moment"]) == (method, "float64", TRAINED)
-        ]
-        for method in (*methods, NEWTON)
-    }
-    base = found[NEWTON]
-    return {
-        m: geometric_mean(found[m]) / geometric_mean(base) for m in methods if found[m] and base
-    }
+    found: dict[str, dict[int, float]] = {}
+    for r in records:
+        if (r["precision"], r["moment"]) == ("float64", TRAINED) and math.isfinite(r["beta"]):
+            found.setdefault(r["method"], {})[r["seed"]] = math.log(r["beta"])
+    base, ratios = found.get(NEWTON, {}), {}
+    for method in methods:
+        own = found.get(method, {})
+        seeds = sorted(own.keys() & base.keys())
+        if seeds:
+            ratios[method] = paired_difference(*([x[s] for s in seeds] for x in (own, base)))
+    return ratios
 
 
-def _said(ratios: dict[str, float]) -> str:
-    return "β is " + ", ".join(f"{r:.2f} times as large ({m})" for m, r in ratios.items())
+def _side(ratio: PairedDifference) -> bool | None:
+    """Whether a ratio is beyond doubt above (True) or below twice; None if its interval has both."""
+    low, high = (ratio.mean if end is None else end for end in (ratio.low, ratio.high))
+    return True if low > math.log(FAR) else False if high <= math.log(FAR) else None
+
+
+def _finding(ratios: dict[str, PairedDifference], far: bool) -> dict[str, Finding]:
+    """Whether all ratios are beyond twice, or within."""
+    if not ratios:
+        return {}
+    sides = [_side(ratio) for ratio in ratios.values()]
+    holds = None if None in sides else all(side == far for side in sides)
+    return {"less-smooth" if far else "smooth": Finding(outcome_of(holds), _said(ratios))}
+
+
+def _said(ratios: dict[str, PairedDifference]) -> str:
+    def one(ratio: PairedDifference) -> str:
+        ends = [math.exp(end) for end in (ratio.low, ratio.high) if end is not None]
+        return f"{math.exp(ratio.mean):.2f}" + (
+            "" if not ends else f" ({ends[0]:.2f} to {ends[1]:.2f})"
+        )
+
+    return "β is " + ", ".join(f"{one(r)} times as large ({m})" for m, r in ratios.items())
 
 
 def _blocks(records: Sequence[Record]) -> list[Block]:
@@ -102,13 +131,11 @@ def precision(entry: Entry, places: Sequence[Place], kept: Kept) -> Found:
 
     def one(place: Place) -> tuple[dict[str, Finding], list[Block]]:
         records = _measured(kept, place, tuple(DTYPES))
-        ratios = _ratios(records, ["mpn-cov"])
-        holds = all(ratio > FAR for ratio in ratios.values())
-        finding = Finding(outcome_of(holds), _said(ratios)) if ratios else None
+        findings = _finding(_ratios(records, ["mpn-cov"]), far=True)
         caption = "Training error; dashed: the root in float32."
         rows = place.records(protocol="standalone")
         curves = Picture.of(learning_curves, rows, "train_error", alt=caption, caption=caption)
-        return ({"less-smooth": finding} if finding else {}), [curves, *_blocks(records)]
+        return findings, [curves, *_blocks(records)]
 
     return Found.by_place(places, one)
 
@@ -119,9 +146,6 @@ def smooth_gradients(entry: Entry, places: Sequence[Place], kept: Kept) -> Found
 
     def one(place: Place) -> tuple[dict[str, Finding], list[Block]]:
         records = _measured(kept, place, ("float64",))
-        ratios = _ratios(records, remedies)
-        holds = all(ratio <= FAR for ratio in ratios.values())
-        finding = Finding(outcome_of(holds), _said(ratios)) if ratios else None
-        return ({"smooth": finding} if finding else {}), _blocks(records)
+        return _finding(_ratios(records, remedies), far=False), _blocks(records)
 
     return Found.by_place(places, one)

@@ -164,10 +164,47 @@ PATCHNET = ((1, 24, 5, 2), (24, 32, 3, 1), (32, 64, 3, 2))
 # For colour images: 64 channels at 8 x 8 positions, whose covariance has rank 63 at most.
 CIFARNET = ((3, 24, 5, 2), (24, 32, 3, 1), (32, 64, 3, 2), (64, 64, 3, 1))
 
+
+def _resnet9(weights: Any, tensors: Mapping[str, Tensor] | None, *, width: int = 16) -> Parts:
+    """A ResNet of nine layers for small colour images: ``4 * width`` channels at a quarter of the side.
+
+    With 28 pixels and a width of 16 that is 64 channels at 7 x 7 positions: fewer positions than channels, as
+    in the ResNets of the paper.
+
+    Args:
+        width: channels of the first layer.
+    """
+    if weights is not None or tensors is not None:
+        raise ValueError("resnet9 has no ImageNet weights")
+
+    def layer(inputs: int, outputs: int) -> nn.Sequential:
+        convolution = nn.Conv2d(inputs, outputs, 3, padding=1, bias=False)
+        return nn.Sequential(convolution, nn.BatchNorm2d(outputs), nn.ReLU(inplace=True))
+
+    w, halved = width, nn.MaxPool2d(2)
+    first = [
+        layer(3, w),
+        layer(w, 2 * w),
+        halved,
+        _Residual(layer(2 * w, 2 * w), layer(2 * w, 2 * w)),
+    ]
+    last = [layer(2 * w, 4 * w), halved, layer(4 * w, 4 * w)]
+    body = nn.Sequential(*first, *last, _Residual(layer(4 * w, 4 * w), layer(4 * w, 4 * w)))
+    return Parts(Backbone(body, 4 * w, input_size=(3, 28, 28)))
+
+
+class _Residual(nn.Sequential):
+    """Layers beside the identity."""
+
+    def forward(self, features: Tensor) -> Tensor:
+        return features + super().forward(features)
+
+
 PRESETS: dict[str, Preset] = {
     "paper/alexnet": Preset(_alexnet),
     "paper/resnet50": Preset(_resnet("resnet50"), reduction=256),
     "paper/resnet101": Preset(_resnet("resnet101"), reduction=256),
     "patchnet": Preset(_small("patchnet", PATCHNET, (1, 28, 28))),
+    "resnet9": Preset(_resnet9),
     "cifarnet": Preset(_small("cifarnet", CIFARNET, (3, 32, 32))),
 }

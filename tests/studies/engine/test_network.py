@@ -76,7 +76,7 @@ def test_a_method_of_the_studies_changes_the_key_with_its_code(monkeypatch):
 def test_data_decide_on_the_recipes(tmp_path):
     data = make_image_tree(tmp_path / "images", classes=3, per_class=4)
     assert Network.for_data(str(data)).family == "alexnet-imagenet"
-    assert Network.for_data(None).family == "patches"
+    assert Network.for_data(None).family == "patches-norm"  # as the paper's networks
     with pytest.raises(SettingsError, match="does not say which recipes to use; choose them with"):
         Network.for_data(str(tmp_path))
 

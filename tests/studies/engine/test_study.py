@@ -89,13 +89,15 @@ def test_every_part_that_compares_runs_finds_some(name):
     for entry in study.entries.values():
         rows = [
             {
-                "run": own.name.format(method=m) + suffix,
+                "run": own.name.format(method=m, **option) + suffix,
                 "method": m,
                 "protocol": protocol,
                 **own.tags,
+                **option,
             }
             for own in (study.runs[n] for n in entry.runs)
             for m in own.methods
+            for option in [{o: v} for o, values in own.over.items() for v in values] or [{}]
             for protocol, suffix in (("standalone", ""), ("hybrid", ", hybrid"))
         ]
         for part in (*entry.parts, *entry.beside):
