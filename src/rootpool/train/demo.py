@@ -156,7 +156,7 @@ def _story(groups: Sequence[report.RunGroup]) -> list[report.Block]:
         label: [
             run
             for run, reached in zip(group.runs, last[EXACT], strict=True)
-            if not _final(run) < reached + FAR
+            if not _final(run) < (inf if label == AVERAGE else reached + FAR)
         ]
         for label, group in by_label.items()
     }
@@ -206,9 +206,10 @@ def _final(run: report.RunFolder) -> float:
 
 def _failure(run: report.RunFolder) -> str:
     """How a run failed, and what it had reached before, if that was much better."""
-    best = min((row["val_error"] for row in run.history), default=inf)
-    end = "diverged" if run.diverged else f"{_final(run):.1f} %"
-    return end + (f", after {best:.1f} %" if best + FAR < _final(run) else "")
+    if run.diverged:
+        return f"it diverges in epoch {run.diverged['epoch'] + 1}"
+    best = min(row["val_error"] for row in run.history)
+    return f"{_final(run):.1f} %" + (f", after {best:.1f} %" if best + FAR < _final(run) else "")
 
 
 @styled
