@@ -1,4 +1,4 @@
-"""What breaks: trainings that were watched step by step, told and drawn."""
+"""What breaks: runs that were watched step by step, told and drawn."""
 
 from __future__ import annotations
 

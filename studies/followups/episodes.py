@@ -112,7 +112,7 @@ def logistic_answers(gram: Tensor, episodes: Episodes, C: float) -> Tensor:
     Args:
         gram: inner products of all images, ``(n, n)``.
         episodes: which of them.
-        C: the weight of the data against that of the penalty.
+        C: the weight of the data against the penalty's.
     """
     pieces = zip(episodes.support.split(PIECE), episodes.queries.split(PIECE), strict=True)
     return torch.cat([_logits(gram, Episodes(*piece), C).argmax(-1) for piece in pieces])

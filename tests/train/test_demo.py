@@ -51,7 +51,7 @@ def page(tmp_path, monkeypatch):
             [
                 "prints, ends at 20.0 %. ",
                 "it ends at 20.0 %.",
-                "pooling ends at 38.0 %",
+                "38.0 %",
                 ": 18.0 points less",
             ],
         ),

@@ -248,9 +248,7 @@ def test_what_cannot_be_cached(files, tmp_path):
 def test_images_of_two_sizes(files, tmp_path):
     whole = v2.Compose([v2.ToImage(), v2.ToDtype(torch.float32, scale=True)])
     Image.new("RGB", (20, 20)).save(files[9])
-    with pytest.raises(
-        ValueError, match=r"'first' of .* those of the first image are \(1, 4, 4, 5\)"
-    ):
+    with pytest.raises(ValueError, match=r"'first' of .* the first image has \(1, 4, 4, 5\)"):
         make(files, tmp_path, transform=whole, batch_size=1)
 
 

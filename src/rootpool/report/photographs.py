@@ -85,7 +85,7 @@ def draw_examples(
     answers: Sequence[Sequence[tuple[int, float]]],
     maps: Sequence[NDArray[Any]] | None = None,
 ) -> Figure:
-    """Photographs with their most probable classes below, and maps beside them.
+    """Photographs with their most probable classes below, and maps.
 
     Args:
         photographs: where to find them.

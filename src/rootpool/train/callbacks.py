@@ -173,7 +173,7 @@ class RunRecords(Checkpoint):
     """Writes ``config.yaml`` when the first batch is there, and after each epoch the records of all so far.
 
     A training that is refused, or whose images cannot be read, therefore leaves its folder as it was.
-    ``history.csv`` and ``spectrum.csv`` are those of the checkpoint and continue after a resume (Lightning's
+    ``history.csv`` and ``spectrum.csv`` come from the checkpoint and continue after a resume (Lightning's
     CSVLogger begins a resumed run by deleting the file). ``timing.csv``, the seconds of each epoch, is its
     own memory: times are in no checkpoint, so that a resumed run can end with the same bits. An epoch that
     was interrupted counts from where it resumed.

@@ -4,7 +4,7 @@ The channels of a covariance are mixtures by the weights W of the layer before i
 gradient L, as a matrix with a row per output channel, keep these weights near an orthogonal matrix:
 
 * *nearest orthogonal gradient* (NOG): :math:`L \leftarrow U V^T`, the polar factor of :math:`L = U S V^T`;
-* *optimal learning rate* (OLR): where it is between 0 and that of the optimizer, the rate of this layer is
+* *optimal learning rate* (OLR): where it is between 0 and the optimizer's, the rate of this layer is
 
   .. math:: \eta^* = \frac{(w \cdot w)(l \cdot w)}{(w \cdot w)(l \cdot l) + 2 (l \cdot w)^2}
 

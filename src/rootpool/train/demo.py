@@ -192,7 +192,7 @@ def _story(groups: Sequence[report.RunGroup]) -> list[report.Block]:
         [row for group in groups for row in group.records("history")],
         gradients,
         alt="Validation errors by epoch, and errors of the gradient by step",
-        caption="Above: a line that ends early diverged. Below: the first epoch of the exact root; at 1 and "
+        caption="Above: a line that ends in a cross diverged. Below: the first epoch of the exact root; at 1 and "
         "above, a gradient is mostly error.",
     )
     told = [report.Paragraph((report.Strong(name), f" {text}")) for name, text in found.items()]
@@ -229,7 +229,9 @@ def _draw(history: Sequence[report.Record], gradients: Sequence[report.Record]) 
         }
         for line in lines:
             dashes = "--" if line.run in (LOW, HYBRID) else "-"
-            axes.plot(line.x, line.centre, dashes, color=looks[line.run].colour, linewidth=1.4)
+            end = "x" if line.x[-1] < max(other.x[-1] for other in lines) else ""
+            look = {"color": looks[line.run].colour, "marker": end, "markevery": [-1]}
+            axes.plot(line.x, line.centre, dashes, linewidth=1.4, **look)
         if y == "error":
             logarithmic(axes, "y")
         axes.autoscale_view()

@@ -42,7 +42,7 @@ def evaluation_page(
     Args:
         run: the network.
         found: what :func:`~rootpool.train.evaluation.measure` gave for it.
-        root: the data that it was measured on; None for those of the run.
+        root: the data that it was measured on; None for the run's own.
         on_bad_image: as for ``measure``.
     """
     metrics = found.metrics

@@ -23,7 +23,7 @@ __all__ = ["Family", "Recipe", "families", "load_recipe", "recipe"]
 
 _FOLDER = resources.files(__package__) / "recipes"
 _START = "isqrt-cov"  # what a hybrid training begins with
-# Methods that have the gradient of the paper, too, by the name with -published.
+# Methods that also have the gradient of the paper, by the name with -published.
 PUBLISHED = ("mpn-cov", "svd-topn", "svd-trunc", "svd-pi", "svd-taylor", "svd-pade")
 _SWITCHLESS = ("gap", _START)  # a hybrid training switches from one covariance method to another
 
