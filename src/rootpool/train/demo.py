@@ -192,7 +192,7 @@ def _story(groups: Sequence[report.RunGroup]) -> list[report.Block]:
         [row for group in groups for row in group.records("history")],
         gradients,
         alt="Validation errors by epoch, and errors of the gradient by step",
-        caption="Above: a line that ends in a cross diverged. Below: the first epoch of the exact root; at 1 and "
+        caption="Above: a line that ends in a cross diverged. Below: one epoch of the exact root; at 1 and "
         "above, a gradient is mostly error.",
     )
     told = [report.Paragraph((report.Strong(name), f" {text}")) for name, text in found.items()]
