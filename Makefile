@@ -26,7 +26,7 @@ SHARED = --seeds $(SEEDS) --runs runs/record
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
 
-demo: $(VENV)/.ready  ## compare the methods on embedded photographs and write a page (four minutes)
+demo: $(VENV)/.ready  ## what fails and what helps, on embedded photographs: writes a page (four minutes)
 	$(VENV)/bin/rootpool demo
 
 check: $(VENV)/.ready  ## the fast lane: linalg, nn and the command line, without what is slow (a minute and a half)

@@ -21,9 +21,13 @@ def _shared_arguments(parser: argparse.ArgumentParser, name: str, seeds: int) ->
     add = parser.add_argument
     add("--list", action="store_true", dest="show", help="list the entries and stop")
     add("--output", default=f"runs/{name}", metavar="FOLDER", help="default: %(default)s")
-    add("--runs", metavar="FOLDER", help="of the trainings; can be shared (default: in the output)")
+    add(
+        "--runs",
+        metavar="FOLDER",
+        help="where to keep the runs; can be shared (default: OUTPUT/runs)",
+    )
     add("--seeds", type=int, default=seeds, metavar="N", help="repetitions (default: %(default)s)")
-    add("--workers", type=int, metavar="N", help="trainings at a time (default: one per core)")
+    add("--workers", type=int, metavar="N", help="runs at a time (default: one per core)")
     add("--markdown", metavar="FILE", help="of the Markdown report (default: in the output)")
 
 

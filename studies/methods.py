@@ -24,7 +24,7 @@ class NewtonExact(Method):
 
     name: ClassVar[str] = "newton-exact"
     source: ClassVar[str] = "ours"
-    use: ClassVar[str] = "to tell the value of Newton-Schulz from its gradient"
+    use: ClassVar[str] = "ablation: approximate forward pass, exact gradient"
 
     iterations: int = 5
 

@@ -36,7 +36,7 @@ def time_methods(
     one that other programs disturbed least. Features are normal random numbers after a ReLU.
 
     Args:
-        shape: ``(B, C, H, W)`` or ``(B, C, N)``; by default that of the paper, AlexNet with a batch of 128.
+        shape: ``(B, C, H, W)`` or ``(B, C, N)``; by default as in the paper, AlexNet with a batch of 128.
         methods: names or methods; by default ours and the paper's.
         rounds: number of turns, at least 1.
         compute_dtype: precision of the pooling.

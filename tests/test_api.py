@@ -19,7 +19,7 @@ def public():
                 yield pytest.param(value, id=f"{package}.{name}")
 
 
-@pytest.mark.parametrize("value", public())
+@pytest.mark.parametrize("value", list(public()))
 def test_name_is_documented(value):
     """A class may leave the example to its base; a function with arguments says what it returns."""
     family = value.__mro__ if inspect.isclass(value) else [value]

@@ -46,8 +46,14 @@ def test_words_of_the_field(page):
 
 
 def test_words_of_the_field_in_help():
-    found = AVOID.findall(" ".join(" ".join(helps(cli.build_parser())).split()))
-    assert set(found) <= {"trainings"}  # of two options of the demo, the last to go
+    assert AVOID.findall(" ".join(" ".join(helps(cli.build_parser())).split())) == []
+
+
+def test_words_of_the_field_in_code():
+    """In docstrings, messages and what studies print."""
+    files = [file for room in ("src", "studies") for file in (ROOT / room).rglob("*.*")]
+    texts = {name(f): f.read_text("utf-8") for f in files if f.suffix in (".py", ".yaml", ".html")}
+    assert {file: found for file, text in texts.items() if (found := AVOID.findall(text))} == {}
 
 
 def test_word_list_names_what_the_test_finds():

@@ -54,9 +54,9 @@ def halves(entry: Entry, places: Sequence[Place], kept: Kept) -> Found:
     ]
     caption = (
         "Change of the error in points, with half of its 95 % interval (below zero: better): Newton-Schulz "
-        "in the place of the exact root, each half averaged over the other; not corrected."
+        "instead of the exact root, each half averaged over the other; not corrected."
     )
-    table = Table(["network", "value of Newton-Schulz", "gradient of Newton-Schulz"], rows, caption)
+    table = Table(["network", "Newton-Schulz forward", "Newton-Schulz backward"], rows, caption)
     return Found(findings, [table, *(_cells(place) for place in places)])
 
 

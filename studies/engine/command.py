@@ -69,8 +69,8 @@ class Options:
 
     Args:
         output: folder of measurements and page.
-        runs: folder of the trainings, which studies can share.
-        workers: trainings at a time; None for one per core.
+        runs: folder of the runs, which studies can share.
+        workers: runs at a time; None for one per core.
         markdown: where to write the Markdown page instead of the output.
         command: that writes the page.
     """

@@ -36,7 +36,7 @@ SPECTRUM_EVERY = 21  # steps; three records per epoch of the embedded images
 
 
 def in_our_form(method: str) -> str:
-    """The name of our form of a method: itself, unless there is also a published one.
+    """The name of our implementation of a method: itself, unless there is also a published one.
 
     >>> in_our_form("mpn-cov"), in_our_form("isqrt-cov")
     ('mpn-cov, fused', 'isqrt-cov')

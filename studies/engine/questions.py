@@ -42,7 +42,7 @@ __all__ = [
 
 Row = Mapping[str, Any]
 SURE = 0.05
-SAME = "same"  # in the place of a method or another tag: that of the first run
+SAME = "same"  # instead of a method or another tag: as in the first run
 WORDS: dict[tuple[str, Outcome], str] = {
     ("argument", "seen"): "follows by argument",
     ("argument", "opposite"): "does not follow",

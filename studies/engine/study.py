@@ -1,6 +1,6 @@
-"""A study as data: its trainings, and entries whose claims are divided into parts that are answered apart.
+"""A study as data: its runs, and entries whose claims are divided into parts that are answered apart.
 
-A study is a YAML file with the keys of :class:`Study`. ``runs`` are trainings by name, ``entries`` what is
+A study is a YAML file with the keys of :class:`Study`. ``runs`` are settings by name, ``entries`` what is
 measured; an entry names the runs that it needs, and each part of its claim says how it is answered: by a
 comparison of runs (``judge``), by a number that the code of the study computes (``measured``), or by an
 argument that needs no computer (``outcome``).
@@ -40,7 +40,7 @@ class Runs:
             which has the value as a tag and, by ``{iterations}``, in its name.
         warmup: epochs between the switch and the last decay of the hybrid runs; None for the recipe's.
         tags: what else questions can choose the runs by.
-        seeds: how many; None for those of the network.
+        seeds: how many; None for the network's.
         deciding: whether an answer rests on them, so that they get the deciding seeds.
         where: kinds of networks that are trained; empty for all.
     """
@@ -104,7 +104,7 @@ class Entry:
         published: the numbers of the claim, in a sentence.
         differs: what is not the same here.
         remark: what a reader must know to read the numbers.
-        runs: names of the trainings that it needs.
+        runs: names of the runs that it needs.
         measure: the function that measures it, as ``module:name``; empty if its parts compare runs alone.
         parts: of the claim.
         beside: our own questions, which the claim does not ask.
@@ -148,13 +148,13 @@ class Study:
         lead: a sentence or two below it.
         command: that runs the study.
         sections: headings of the page by kind of entry.
-        runs: trainings by name.
+        runs: settings by name.
         entries: by name, in the order of the page.
         notes: what a reader of the page must know.
         groups: names that stand for several methods.
         settings: what is merged into every recipe of the study.
         published: whether methods of the paper are trained with their gradients as published; with
-            ``, fused`` after the name, in our form.
+            ``, fused`` after the name, as we implement them.
         reference: the name of runs that converge, which are always trained, too: a run fails if it diverges,
             or if its training error ends ``limit`` points above the reference with the same seed.
         limit: see above.

@@ -1,4 +1,4 @@
-"""The trainings of a study: ordinary run folders, several at a time, read back with their tags."""
+"""The runs of a study: ordinary run folders, several at a time, read back with their tags."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class StudyTrial(Trial):
 
     @property
     def key(self) -> str:
-        """As of any trial; with a method of the studies, of that method's code, too."""
+        """As of any trial; with a method of the studies, also of that method's code."""
         if f"'{self.config['model']['method']}'" not in _own_methods():
             return super().key
         return stable_key([super().key, hashlib.sha256(_own_methods().encode()).hexdigest()])

@@ -45,7 +45,7 @@ def largest_entry(name: str) -> float:
 
 
 def _sizes(table: PrintedTable, kept: Kept) -> dict[str, float]:
-    """The largest entry of each method of a table, as published and in our form."""
+    """The largest entry of each method of a table, as published and as we implement it."""
     names = list(dict.fromkeys(form for m in table.methods for form in (m, in_our_form(m))))
     made = kept("bounds", names, lambda: [{"method": n, "bound": largest_entry(n)} for n in names])
     return {str(record["method"]): float(record["bound"]) for record in made}
@@ -61,7 +61,7 @@ def _table(
 
 
 def upper_bounds(entry: Entry, places: Sequence[Place], kept: Kept) -> Found:
-    """The bounds as printed, and what a search finds for the kernels as published and in our form."""
+    """The bounds as printed, and what a search finds for the kernels, as published and as ours."""
     table = load_published().tables["upper-bounds"]
     sizes = _sizes(table, kept)
     findings = {

@@ -42,7 +42,7 @@ def difference_by_seed(
     r"""Compare two classifiers by the images that they recognise, over the seeds that both have.
 
     With :math:`d_{si} \in \{-1, 0, 1\}` for seed s and image i the difference is their mean. The
-    two errors are those of the mean over images of :math:`\bar d_{\cdot i}` and of the mean over
+    two errors belong to the mean over images of :math:`\bar d_{\cdot i}` and of the mean over
     seeds of :math:`\bar d_{s \cdot}`. With one seed the second error is not known and counts as 0.
     None without a common seed, or for other images.
 

@@ -1,4 +1,4 @@
-"""A report: one HTML file that needs nothing else, or Markdown with its pictures beside it."""
+"""A report: one HTML file that needs nothing else, or Markdown with a folder of pictures."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ def _story(groups: Sequence[report.RunGroup]) -> list[report.Block]:
         label: [
             run
             for run, reached in zip(group.runs, last[EXACT], strict=True)
-            if not _final(run) < reached + FAR
+            if not _final(run) < (inf if label == AVERAGE else reached + FAR)
         ]
         for label, group in by_label.items()
     }
@@ -192,7 +192,7 @@ def _story(groups: Sequence[report.RunGroup]) -> list[report.Block]:
         [row for group in groups for row in group.records("history")],
         gradients,
         alt="Validation errors by epoch, and errors of the gradient by step",
-        caption="Above: a line that ends early diverged. Below: the first epoch of the exact root; at 1 and "
+        caption="Above: a line that ends in a cross diverged. Below: one epoch of the exact root; at 1 and "
         "above, a gradient is mostly error.",
     )
     told = [report.Paragraph((report.Strong(name), f" {text}")) for name, text in found.items()]
@@ -206,9 +206,10 @@ def _final(run: report.RunFolder) -> float:
 
 def _failure(run: report.RunFolder) -> str:
     """How a run failed, and what it had reached before, if that was much better."""
-    best = min((row["val_error"] for row in run.history), default=inf)
-    end = "diverged" if run.diverged else f"{_final(run):.1f} %"
-    return end + (f", after {best:.1f} %" if best + FAR < _final(run) else "")
+    if run.diverged:
+        return f"it diverges in epoch {run.diverged['epoch'] + 1}"
+    best = min(row["val_error"] for row in run.history)
+    return f"{_final(run):.1f} %" + (f", after {best:.1f} %" if best + FAR < _final(run) else "")
 
 
 @styled
@@ -228,7 +229,9 @@ def _draw(history: Sequence[report.Record], gradients: Sequence[report.Record]) 
         }
         for line in lines:
             dashes = "--" if line.run in (LOW, HYBRID) else "-"
-            axes.plot(line.x, line.centre, dashes, color=looks[line.run].colour, linewidth=1.4)
+            end = "x" if line.x[-1] < max(other.x[-1] for other in lines) else ""
+            look = {"color": looks[line.run].colour, "marker": end, "markevery": [-1]}
+            axes.plot(line.x, line.centre, dashes, linewidth=1.4, **look)
         if y == "error":
             logarithmic(axes, "y")
         axes.autoscale_view()

@@ -253,7 +253,7 @@ def predictions(
         images: their files.
         count: of classes for each.
         batch_size: images at a time.
-        on_bad_image: ``raise``, or ``skip`` to give the error in the place of the classes.
+        on_bad_image: ``raise``, or ``skip`` to give the error instead of the classes.
     """
     if run.data_options["root"] in EMBEDDED:
         raise SettingsError(

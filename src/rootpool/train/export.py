@@ -36,7 +36,7 @@ class Exported:
     Args:
         path: of the file.
         shape: ``(C, H, W)`` of an image.
-        method: that the program computes the root by; may differ from that of the network.
+        method: that the program computes the root by; may differ from the network's.
         difference: largest difference between logits of the program and of the network.
         largest: largest logit, to compare it with.
     """

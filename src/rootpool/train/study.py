@@ -1,4 +1,4 @@
-"""Many trainings side by side: each in a process of one thread, each in a run folder of its own.
+"""Many runs side by side: each in a process of one thread, each in a run folder of its own.
 
 A trial whose folder holds a result is finished; so the same call, made again after any interruption, trains
 what is left. The first stage of hybrid runs with the same start is trained once and shared: each hybrid run
@@ -182,7 +182,7 @@ def _train_all(
 
 
 def _begin() -> None:
-    """Prepare a process for trainings."""
+    """Prepare a process for runs."""
     import torch
 
     torch.set_num_threads(1)  # the other cores have processes of their own

@@ -13,7 +13,7 @@ PATCHES = Network("patches", seeds=4)
 
 
 def two_by_two(effect):
-    """The effect belongs to the value of Newton-Schulz."""
+    """The effect belongs to the forward pass of Newton-Schulz."""
     errors = {"newton-exact": 20.0 + effect, "isqrt-cov": 20.0 + effect}
     return place(STUDY, PATCHES, "why:halves", errors, noise=0.01)
 

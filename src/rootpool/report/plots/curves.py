@@ -127,7 +127,7 @@ def _label(axes: Axes, value: str, lines: Sequence[Series]) -> str:
     values = [value for line in lines for value in line.centre]
     if not values or min(values) <= 0 or max(values) <= min(3 * min(values), 1e5):
         return name
-    # A band may reach zero or below; the axis is that of the lines.
+    # A band may reach zero or below; the axis follows the lines.
     axes.set_ylim(min(values) / 1.15, max(values) * 1.15)
     logarithmic(axes, "y")
     return f"{name}, logarithmic"

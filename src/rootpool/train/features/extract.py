@@ -160,7 +160,7 @@ class Extraction:
         expected = self.shapes.get(stage, shape)
         if shape != expected:
             raise ValueError(
-                f"stage {stage!r} of {where} has features {shape}, those of the first image are "
+                f"stage {stage!r} of {where} has features {shape}, the first image has "
                 f"{expected}; let the transform crop to one size"
             )
         half = features.half()
