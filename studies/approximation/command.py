@@ -35,9 +35,9 @@ def main(
     Args:
         entries: by name; all by default.
         seeds: repetitions of every training of the small networks.
-        deciding_seeds: those of the two by two; None for the same number.
+        deciding_seeds: seeds of the two by two; None for the same number.
         large_seeds: repetitions of the others.
-        large_deciding_seeds: those of the two by two; None for the same number.
+        large_deciding_seeds: seeds of the two by two; None for the same number.
         data: images for a third network, by the recipes that their layout says.
         birds: CUB-200-2011, for heads on frozen features.
         where: ``show`` to list the entries and stop, and the fields of :class:`Options`.

@@ -78,7 +78,7 @@ def _square(image: Tensor, side: int) -> Tensor:
 
 @torch.no_grad()
 def null_space(X: Tensor, method: str, k: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Eigenvalues as a method sees them, times :math:`4^k`: those of the range, and of the null space."""
+    """Eigenvalues as a method sees them, times :math:`4^k`: in the range, and in the null space."""
     P = resolve_method(method).covariance(2.0**k * X.to(dtype))
     lam = torch.linalg.svd(P)[
         1

@@ -201,7 +201,7 @@ def released_power_iteration() -> Finding:
         Y = X.relu().requires_grad_()
         pooled = covariance_pool(Y, method)
         norms.append(float(torch.autograd.grad(pooled, Y, torch.ones_like(pooled))[0].norm()))
-    said = f"its norm is {norms[0]:.0e}, that of the exact gradient {norms[1]:.0e}"
+    said = f"its norm is {norms[0]:.0e}, of the exact gradient {norms[1]:.0e}"
     return Finding(outcome_of(norms[0] > 1e-6 * norms[1]), said)
 
 

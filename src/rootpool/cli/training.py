@@ -56,7 +56,7 @@ def train(
 
     from rootpool.train import prepare
 
-    # An override of the method is in the name of the folder, too.
+    # An override of the method also changes the name of the folder.
     name = loaded.name.replace(loaded.method or settings.model.method, settings.model.method)
     folder = Path(output or Path("runs") / name)
     run = prepare(settings, folder, resume=resume)

@@ -100,7 +100,7 @@ class RunFiles(Checkpoint):
     """The files of a run besides its checkpoints: settings, records of epochs, times, the result.
 
     ``config.yaml`` is written when the first batch is there: a training that is refused, or whose images
-    cannot be read, leaves its folder as it was. ``history.csv`` and ``spectrum.csv`` are those of the
+    cannot be read, leaves its folder as it was. ``history.csv`` and ``spectrum.csv`` come from the
     checkpoint and continue after a resume (Lightning's CSVLogger begins a resumed run by deleting the file).
     ``timing.csv``, the seconds of each epoch, is its own memory: times are in no checkpoint, so that a
     resumed run can end with the same bits. An epoch that was interrupted counts from where it resumed.

@@ -25,7 +25,7 @@ def evaluation_page(
     Args:
         run: the network.
         found: what `evaluate` gave for it.
-        root: the data that it was measured on; None for those of the run.
+        root: the data that it was measured on; None for the run's own.
         on_bad_image: as for `evaluate`.
     """
     page = Page(

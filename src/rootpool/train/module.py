@@ -174,7 +174,7 @@ class PooledTraining(pl.LightningModule):
         return total
 
     def _log_epoch(self, names: tuple[str, ...]) -> dict[str, float]:
-        """The mean loss and the errors in per cent, which are logged, too."""
+        """The mean loss and the errors in per cent, which are also logged."""
         *sums, count = self._summed(names).tolist()
         self._sums.pop(names, None)
         factors = (1, 100, 100)

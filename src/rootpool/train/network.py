@@ -71,7 +71,7 @@ def _create(settings: ModelSettings, num_classes: int) -> PooledClassifier:
 
 
 def _branch(settings: ModelSettings, branch: BranchSettings) -> Branch:
-    """The pooling of a stage; what the branch leaves out is that of the model."""
+    """The pooling of a stage; what the branch leaves out comes from the model."""
     if branch.method is None:
         pool = resolve_pool(settings.method, **(settings.method_options or {}))
     else:

@@ -23,7 +23,7 @@ __all__ = ["Family", "Recipe", "families", "load_recipe", "recipe"]
 
 _FOLDER = resources.files(__package__) / "recipes"
 _START = "isqrt-cov"  # what a hybrid training begins with
-# Methods that exist as the paper's authors released them, too, by the name with -released.
+# Methods that also exist as the paper's authors released them, by the name with -released.
 RELEASED = ("mpn-cov", "svd-topn", "svd-trunc", "svd-pi", "svd-newton", "svd-taylor", "svd-pade")
 _SWITCHLESS = ("gap", _START)  # a hybrid training switches from one covariance method to another
 
