@@ -214,7 +214,8 @@ class _ReleasedPI(ReleasedRoot):
         series = sum_of_powers((1.0,) * terms, lam / norm) / norm
         nothing = torch.eye(lam.shape[-1], dtype=U.dtype, device=U.device) - U @ U.mT
         to_vectors = (G + G.mT) @ (U * lam.sqrt().unsqueeze(-2))
-        return (U * series.unsqueeze(-2)) @ (U.mT @ nothing) @ to_vectors @ U.mT
+        gradient: Tensor = (U * series.unsqueeze(-2)) @ (U.mT @ nothing) @ to_vectors @ U.mT
+        return gradient
 
 
 class _ReleasedNewton(ReleasedRoot):

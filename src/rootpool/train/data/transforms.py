@@ -161,9 +161,8 @@ class _Small:
             # Black where it leaves the image.
             image = image.crop((x, y, x + self.crop, y + self.crop))
             image = ImageOps.mirror(image) if draw % 2 else image
-        pixels = (np.asarray(image, np.float32) - np.float32(CIFAR_MEAN)) / np.float32(
-            CIFAR_DEVIATION
-        )
+        mean, deviation = (np.array(x, np.float32) for x in (CIFAR_MEAN, CIFAR_DEVIATION))
+        pixels = (np.asarray(image, np.float32) - mean) / deviation
         return torch.from_numpy(pixels.transpose(2, 0, 1))
 
 
