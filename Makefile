@@ -58,7 +58,7 @@ lint: $(VENV)/.ready  ## style, format, types, layers
 torture: $(VENV)/.ready  ## hostile matrices, feature maps and kills; writes docs/appendix/reliability.md (quarter of an hour)
 	PYTHONPATH=tests $(PY) -m torture --record runs/torture.json
 	PYTHONPATH=tests $(PY) -m torture.fuzz --seed $(SEED) --minutes 2
-	PYTHONPATH=tests $(PY) tests/kills.py --kills 20 --output runs/kills.json
+	PYTHONPATH=tests $(PY) tests/kills.py --output runs/kills.json
 	$(PY) benchmarks/bits.py --output runs/bits.json
 	$(PY) benchmarks/waits.py --output runs/waits.json
 	@set -e; for name in torture kills bits waits; do \

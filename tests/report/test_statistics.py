@@ -10,10 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rootpool.report.statistics import (
-    PairedDifference,
     compare,
     comparison_table,
-    describe,
     holm,
     paired_difference,
 )
@@ -132,23 +130,6 @@ def test_bad_input_of_a_comparison(rows, pairs, message):
         compare(rows, pairs)
 
 
-@pytest.mark.parametrize(
-    ("result", "sentence"),
-    [
-        (
-            PairedDifference(0.2, -0.4, 0.8, 0.41, 5),
-            "within noise: worse by 0.20 ± 0.60 points (95 % interval, 5 seeds, p = 0.41)",
-        ),
-        (
-            PairedDifference(0.0, None, None, None, 3),
-            "equal in each of 3 seeds; without any spread it cannot be told from noise",
-        ),
-    ],
-)
-def test_sentences(result, sentence):
-    assert describe(result) == sentence
-
-
 def test_detectable_differences_are_found_four_times_of_five():
     """By simulation, of pairs whose true difference is what 12 of them can tell."""
     generator = np.random.default_rng(0)
@@ -160,18 +141,6 @@ def test_detectable_differences_are_found_four_times_of_five():
         for _ in range(400)
     ]
     assert np.mean(found) == pytest.approx(0.8, abs=0.06)
-
-
-def test_a_sentence_after_correction_says_so():
-    shifted = [a + 0.9 for a in A]
-    weak = [x + e for x, e in zip(shifted, (0.9, -0.9, 0.8, -0.4, 0.2), strict=True)]
-    alone = paired_difference(weak, A)
-    pairs = [("weak", "a"), ("b", "a"), ("b", "weak")]
-    together = compare(records(a=A, b=B, weak=weak), pairs)[0]
-    assert alone.clear != together.clear, "this example is significant only alone"
-    assert describe(alone).startswith("worse by 1.02")
-    assert describe(together).startswith("within noise: worse by 1.02")
-    assert "after Holm's correction for 3 comparisons)" in describe(together)
 
 
 def test_a_table_of_comparisons():

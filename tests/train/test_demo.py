@@ -63,8 +63,3 @@ def test_gradients_of_the_first_step(monkeypatch):
     exact, low, published = (record["error"] for record in module.gradient_errors())
     assert exact < 1e-5 < published
     assert low < 0.1
-
-
-def test_mistakes():
-    with pytest.raises(ValueError, match="--seeds must be positive, got 0"):
-        module.demo(seeds=0)
