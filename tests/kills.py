@@ -1,29 +1,24 @@
 """kill -9 at random moments of a job, which is then started again: is its end the same to the bit?
 
 The job caches features of images and trains a head on them, with a checkpoint every other step. Half of the
-kills wait for a file that is being written. `python tests/kills.py` kills 20 times and writes a JSON file.
+kills wait for a file that is being written.
 """
 
-import argparse
-import json
 import multiprocessing
 import random
 import signal
-import tempfile
 import time
 import warnings
 from pathlib import Path
 
 from images import make_image_tree
-from rootpool.files import write_atomically
-from rootpool.machine import machine
 from small_runs import assert_same_state, final, run
 
 BRANCHES = [{"stage": "layer1", "reduction": 4}, {"stage": "average", "method": "gap"}]
 HEAD = {
     "model": {"backbone": "test_resnet", "branches": BRANCHES, "length": 2.0, "freeze": "backbone"},
     "data": {"resize": 32, "crop": 32, "views": 2, "batch_size": 16, "workers": 0},
-    "trainer": {"max_epochs": 4, "accelerator": "cpu", "num_sanity_val_steps": 0},
+    "trainer": {"max_epochs": 2, "accelerator": "cpu", "num_sanity_val_steps": 0},
     "save_every": 2,
 }
 
@@ -45,7 +40,7 @@ def start(data: Path, folder: Path) -> multiprocessing.Process:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "begun").unlink(missing_ok=True)
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["kills"])
+    context.set_forkserver_preload(["rootpool.train.run", "pytest", "scipy.io"])
     process = context.Process(target=job, args=(data, folder))
     process.start()
     while process.is_alive() and not (folder / "begun").exists():
@@ -97,19 +92,3 @@ def kill_often(count: int, folder: Path) -> list[dict[str, str]]:
         finish(data, target)
         kills.append({"doing": doing, "problem": difference(target, folder / "reference")})
     return kills
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--output", type=Path, default=Path("runs/kills.json"))
-    output, begin = parser.parse_args().output, time.perf_counter()
-    with tempfile.TemporaryDirectory() as folder:
-        kills = kill_often(20, Path(folder))
-    equal, seconds = sum(not k["problem"] for k in kills), round(time.perf_counter() - begin)
-    record = {"machine": machine(), "tried": len(kills), "equal": equal, "seconds": seconds}
-    write_atomically(output, json.dumps({**record, "kills": kills}, indent=1) + "\n")
-    return int(equal < len(kills))
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

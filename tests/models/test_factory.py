@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 import matrices
-from rootpool.models import create_model
+from rootpool.models import create_model, list_models
 from rootpool.models.torchvision_backbones import torchvision_backbone
 from rootpool.nn import METHODS, CovariancePool, SVDTrunc, covariance_pool
 
@@ -129,6 +129,11 @@ def test_kinds_of_torchvision(name):
     assert features.shape[1] == backbone.num_features
     features.square().sum().backward()
     assert all(parameter.grad is not None for parameter in backbone.parameters())
+
+
+def test_names():
+    assert {"patchnet", "resnet50", "torchvision/alexnet"} <= set(list_models())
+    assert not any("torchvision/vit" in name for name in list_models())
 
 
 def test_extra_that_is_not_installed(monkeypatch):

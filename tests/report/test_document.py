@@ -163,17 +163,6 @@ Errors
     assert unicodedata.normalize("NFKC", table.markdown(Rendering())) == expected
 
 
-def test_pictures_lie_beside_markdown(tmp_path):
-    page = Page("x", blocks=[Picture(foreign_figure(), "a <figure>", caption="below")] * 2)
-    report = page.write_markdown(tmp_path / "out" / "report.md")
-    assert report.read_text().startswith(
-        "# x\n\n![a &lt;figure>](report-pictures/picture.svg)\n\nbelow\n\n"
-    )
-    first, second = sorted((tmp_path / "out" / "report-pictures").iterdir())
-    assert (first.name, second.name) == ("picture-2.svg", "picture.svg")
-    assert first.read_bytes() == second.read_bytes()  # the same figure, the same bytes
-
-
 @pytest.mark.parametrize(
     ("cells", "kind", "bold"),
     [

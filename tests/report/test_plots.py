@@ -5,11 +5,8 @@ import statistics
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from rootpool.report.plots import (
-    confused_pairs,
-    confusion_matrix,
     learning_curves,
     speed_bars,
 )
@@ -61,23 +58,6 @@ def test_values_that_are_not_finite_are_left_out_and_counted(bad):
     figure = learning_curves(records)
     assert list(line_of(figure.axes[0], "svd-pade").get_xdata()) == [1, 2, 4, 5, 6]
     assert "4 values not finite, left out" in figure.get_supxlabel()
-
-
-def test_confusions_as_a_matrix_and_as_photographs():
-    true, predicted = [0, 0, 0, 1, 1, 2], [1, 1, 0, 0, 1, 2]
-    opened = []
-
-    def load(k):
-        opened.append(k)
-        return Image.new("RGB", (300, 200))
-
-    pairs = confused_pairs(load, true, predicted, ["wren", "robin", "owl"])
-    titles = [axes.get_title() for axes in pairs.axes]
-    assert titles == ["wren, taken for (2 ×)", "robin", "robin, taken for (1 ×)", "wren"]
-    assert opened == [0, 4, 3, 2]
-    matrix = confusion_matrix([[1, 2, 0], [1, 1, 0], [0, 0, 1]], ["wren", "robin", "owl"])
-    shown = matrix.axes[0].images[0].get_array()
-    assert np.allclose(shown, [[100 / 3, 200 / 3, 0], [50, 50, 0], [0, 0, 100]])
 
 
 @pytest.mark.parametrize(

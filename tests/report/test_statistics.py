@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from rootpool.report.statistics import (
     compare,
     comparison_table,
+    describe,
     holm,
     paired_difference,
 )
@@ -141,6 +142,18 @@ def test_detectable_differences_are_found_four_times_of_five():
         for _ in range(400)
     ]
     assert np.mean(found) == pytest.approx(0.8, abs=0.06)
+
+
+def test_a_sentence_after_correction_says_so():
+    shifted = [a + 0.9 for a in A]
+    weak = [x + e for x, e in zip(shifted, (0.9, -0.9, 0.8, -0.4, 0.2), strict=True)]
+    alone = paired_difference(weak, A)
+    pairs = [("weak", "a"), ("b", "a"), ("b", "weak")]
+    together = compare(records(a=A, b=B, weak=weak), pairs)[0]
+    assert alone.clear != together.clear, "this example is significant only alone"
+    assert describe(alone).startswith("worse by 1.02")
+    assert describe(together).startswith("within noise: worse by 1.02")
+    assert "after Holm's correction for 3 comparisons)" in describe(together)
 
 
 def test_a_table_of_comparisons():

@@ -1,4 +1,4 @@
-"""Some of the kills that `python tests/kills.py` does many of."""
+"""Processes that are killed at any moment, also while they write a file."""
 
 import pytest
 

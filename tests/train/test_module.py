@@ -3,26 +3,9 @@
 import pytest
 import torch
 
-from rootpool.train import ModelSettings, merge
-from rootpool.train.module import TRAIN, VAL, PooledTraining
+from rootpool.train import merge
+from rootpool.train.module import TRAIN, VAL
 from small_runs import NUMBERED, final, run
-
-
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ({"backbone_lr": None}, {"backbone": 0.1, "classifier": 0.1}),
-        ({"backbone_lr": 0.0}, {"backbone": 0.0, "classifier": 0.1}),
-        (
-            {"reduction": 8, "backbone_lr": 0.01, "pool_lr": 0.05},
-            {"backbone": 0.01, "pool": 0.05, "classifier": 0.1},
-        ),
-    ],
-)
-def test_parts_have_learning_rates_of_their_own(options, expected):
-    module = PooledTraining(ModelSettings("test_resnet", lr=0.1, **options), num_classes=3)
-    groups = module.configure_optimizers()["optimizer"].param_groups
-    assert {group["name"]: group["lr"] for group in groups} == expected
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ import pytest
 
 import images
 from rootpool.train.data import BadImageError
-from rootpool.train.data.files import CHUNK, find_bad_images, without_bad_images
+from rootpool.train.data.files import without_bad_images
 
 
 def make(root, count, classes=1):
@@ -15,16 +15,6 @@ def make(root, count, classes=1):
     for k, (path, label) in enumerate(samples):
         images.save_image(root / path, label, classes, (8, 8), seed=k)
     return samples
-
-
-def test_bad_images_are_found_in_every_chunk(tmp_path):
-    paths = [path for path, _ in make(tmp_path, 2 * CHUNK + 5)]
-    bad = [paths[0], paths[CHUNK - 1], paths[CHUNK], paths[-1]]
-    for path in bad:
-        os.truncate(path, 100)
-    found = find_bad_images(paths)
-    assert list(found) == bad
-    assert all(path in reason for path, reason in found.items())
 
 
 def test_a_class_without_a_good_image_is_an_error(tmp_path, capsys):
