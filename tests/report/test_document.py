@@ -1,7 +1,6 @@
 """Pages as Markdown, as HTML and in a browser: what the blocks write, and that hostile text stays text."""
 
 import html.parser
-import unicodedata
 
 import pytest
 from hypothesis import given
@@ -141,26 +140,6 @@ def test_hostile_text_is_shown_and_never_becomes_markup(page_html):
     everything = "".join(shown.words)
     assert all(everything.count(name) >= 6 for name in HOSTILE)
     assert everything.count(NAME) >= 5  # once in each plot
-
-
-def test_a_table_as_markdown():
-    table = Table(
-        ["method", "error", "n"],
-        [["a|b", Number(2.0, 0.5), 3], ["c", Number(1.0, unit="%"), None]],
-        caption="Errors",
-        best={"error": "lowest"},
-    )
-    assert Table(["a", "b"], []).markdown(Rendering()) == "| a | b |\n| --- | --- |"
-    texts = [Number(value).text for value in (float("nan"), float("inf"), float("-inf"))]
-    assert texts == ["not a number", "∞", "−∞"]
-    expected = """\
-Errors
-
-| method | error | n |
-| --- | ---: | ---: |
-| a\\|b | 2.00 ± 0.50 | 3 |
-| c | **1.00 %** | – |"""
-    assert unicodedata.normalize("NFKC", table.markdown(Rendering())) == expected
 
 
 @pytest.mark.parametrize(
