@@ -55,13 +55,12 @@ lint: $(VENV)/.ready  ## style, format, types, layers
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports --no-logo
 
-torture: $(VENV)/.ready  ## hostile matrices, feature maps and kills; writes docs/appendix/reliability.md (quarter of an hour)
+torture: $(VENV)/.ready  ## hostile matrices and feature maps; writes docs/appendix/reliability.md (quarter of an hour)
 	PYTHONPATH=tests $(PY) -m torture --record runs/torture.json
 	PYTHONPATH=tests $(PY) -m torture.fuzz --seed $(SEED) --minutes 2
-	PYTHONPATH=tests $(PY) tests/kills.py --kills 20 --output runs/kills.json
 	$(PY) benchmarks/bits.py --output runs/bits.json
 	$(PY) benchmarks/waits.py --output runs/waits.json
-	@set -e; for name in torture kills bits waits; do \
+	@set -e; for name in torture bits waits; do \
 		$(PY) scripts/record_reliability.py runs/$$name.json docs/appendix/reliability.md; done
 
 docs: $(VENV)/.ready  ## build the documentation into site/, strictly, and check its links

@@ -1,7 +1,6 @@
 """Write what a command has recorded into its place in the page on reliability.
 
     PYTHONPATH=tests python -m torture --record runs/torture.json
-    PYTHONPATH=tests python tests/kills.py --output runs/kills.json
     python benchmarks/bits.py --output runs/bits.json
     python benchmarks/waits.py --output runs/waits.json
     python scripts/record_reliability.py runs/torture.json docs/appendix/reliability.md
@@ -14,7 +13,6 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -80,17 +78,6 @@ def torture(record: dict[str, Any]) -> str:
     return "\n\n".join(part.markdown(Rendering()) for part in parts) + "\n"
 
 
-def kills(record: dict[str, Any]) -> str:
-    """How many came back with the same bits, and what they were doing."""
-    doing = Counter(kill["doing"] for kill in record["kills"])
-    moments = ", ".join(f"{what} {count}" for what, count in doing.most_common())
-    machine = ", ".join(f"{key} {value}" for key, value in record["machine"].items())
-    return (
-        f"**The last full run** ({machine}; {record['seconds']} s): {record['equal']} of {record['tried']} "
-        f"ended with the bits of the uninterrupted job. Killed while: {moments}.\n"
-    )
-
-
 def bits(record: dict[str, Any]) -> str:
     """In how many cases the bits depend on something, for each setting."""
     columns = ("threads", "place", "company")
@@ -124,7 +111,6 @@ def waits(record: dict[str, Any]) -> str:
 # The key that only such a record has, the name of its place in the page, and what to write there.
 BLOCKS = {
     "worst": ("torture", torture),
-    "kills": ("kills", kills),
     "bits": ("bits", bits),
     "waits": ("waits", waits),
 }

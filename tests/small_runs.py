@@ -12,22 +12,6 @@ from rootpool.train.data import EMBEDDED, ImageSplits, TensorImages
 from rootpool.train.run import Run, prepare
 from rootpool.train.settings import resolve
 
-EPOCHS, BATCHES = 4, 5
-CONFIG = {
-    "model": {"method": "svd-pade", "lr": 0.08, "milestones": [1, 3]},
-    "hybrid": {"switch_epoch": 2, "warmup_epochs": 1},
-    "data": {"root": "photo-patches", "batch_size": 16, "workers": 0},
-    "trainer": {
-        "max_epochs": EPOCHS,
-        "accelerator": "cpu",
-        "limit_train_batches": BATCHES,
-        "limit_val_batches": 1,
-        "num_sanity_val_steps": 0,
-        "log_every_n_steps": 1,
-    },
-    "save_every": 2,
-    "spectrum_every": 3,
-}
 PARTS = ("state_dict", "optimizer_states", "lr_schedulers", "history", "method", "global_step")
 
 
@@ -68,7 +52,7 @@ class Seen(pl.Callback):
         self.rates[step] = trainer.optimizers[0].param_groups[-1]["lr"]
 
 
-def run(folder: Path, *, resume: bool = False, config=CONFIG, callbacks=()) -> Run:
+def run(folder: Path, *, resume: bool = False, config=NUMBERED, callbacks=()) -> Run:
     """Train in a folder, from its last checkpoint or from the beginning."""
     prepared = prepare(resolve(config), folder, resume=resume, progress=False, callbacks=callbacks)
     prepared.fit(resume_from=prepared.last if resume and prepared.last.is_file() else None)

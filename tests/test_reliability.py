@@ -21,13 +21,8 @@ RECORD = {
     "worst": [{"family": "matrix", **FINDING, "figure": 2.5, "tried": 9, "measured": 7}],
     "kinds": [{"family": "matrix", "kind": "Hilbert", "cases": 9, **FINDING, "figure": 2.5}],
 }
-KILLS = [{"doing": "a step"}, {"doing": "a step"}, {"doing": "a checkpoint"}]
 RECORDS = {
     "torture": (RECORD, ["12,345", "| 7 of 9 | 2.5 |"]),
-    "kills": (
-        {"kills": KILLS, "equal": 2, "tried": 3, "seconds": 9, "machine": {"cores": 2}},
-        ["2 of 3 ended", "a step 2, a checkpoint 1"],
-    ),
     "waits": (
         {"waits": [{"step": "x", "checked": [6, 1], "unchecked": [0, 0]}]},
         ["| `x` | 6 + 1 | 0 + 0 |"],

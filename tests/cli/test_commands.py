@@ -1,10 +1,5 @@
 """The commands as a person types them."""
 
-import argparse
-import inspect
-import signal
-from importlib import import_module
-
 import pytest
 import torch
 
@@ -47,16 +42,6 @@ def test_a_run_is_neither_overwritten_nor_trained_further_than_it_should(trained
 
 
 @pytest.mark.slow
-def test_what_a_training_of_no_epoch_says(tmp_path, capsys):
-    """The size of the map first; in the end the files that are there, and no others."""
-    arguments = [*FAST, "trainer.limit_val_batches=1", "trainer.max_epochs=0"]
-    assert run("train", "patches", f"--output={tmp_path / 'run'}", *arguments) == 0
-    out = capsys.readouterr().out
-    for said in ("64 channels at 7 x 7 positions", "no epoch was finished", "run: config.yaml\n"):
-        assert said in out
-
-
-@pytest.mark.slow
 def test_evaluation_uses_the_method_of_the_moment_and_counts_all(trained, tmp_path, capsys):
     from rootpool.train.evaluation import evaluate, load_run
 
@@ -96,15 +81,6 @@ def test_the_effective_configuration_is_shown(capsys):
     assert "count: 50" in out
 
 
-@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
-def test_the_function_of_a_command_takes_its_arguments(command):
-    parser = argparse.ArgumentParser(add_help=False)
-    command.fill(parser)
-    names = {action.dest for action in parser._actions} - {"traceback"}
-    module, _, name = command.function.partition(":")
-    inspect.signature(getattr(import_module(module), name)).bind(**dict.fromkeys(names))
-
-
 @pytest.mark.parametrize("command", [None, *COMMANDS])
 def test_help_fits_into_eighty_columns_and_has_examples(command, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")
@@ -115,22 +91,3 @@ def test_help_fits_into_eighty_columns_and_has_examples(command, monkeypatch, ca
     assert stop.value.code == 0
     assert "examples:\n  rootpool " in out
     assert max(map(len, out.splitlines())) <= 80
-
-
-@pytest.mark.slow
-def test_ctrl_c_while_training_ends_with_130(tmp_path, monkeypatch, capsys):
-    from rootpool.train import PooledTraining
-
-    def interrupted(*args):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(PooledTraining, "training_step", interrupted)
-    handler = signal.getsignal(signal.SIGINT)
-    try:
-        code = run("train", "patches", f"--output={tmp_path / 'run'}", *FAST)
-    finally:
-        signal.signal(signal.SIGINT, handler)  # Lightning switches it off
-    assert code == 130
-    assert capsys.readouterr().err.endswith(
-        "rootpool: stopped; continue from the last checkpoint with --resume\n"
-    )

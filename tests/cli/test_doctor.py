@@ -1,6 +1,5 @@
 """``rootpool doctor``. Runs with torch alone installed, too."""
 
-import importlib.metadata
 import subprocess
 import sys
 
@@ -60,17 +59,3 @@ def test_a_wrong_result_fails_its_check(name, wrong, failing, monkeypatch, capsy
     assert "meta: meta (no float64, so not checked below)" in out
     assert f"  FAIL  {failing}" in out
     assert out.splitlines()[-1].startswith("1 of 1 checks FAILED: please report it")
-
-
-def test_packages_say_how_to_get_them(monkeypatch):
-    requirements = [
-        "torch>=2.13",
-        "pytest>=9; extra == 'dev'",
-        "lightning[extra]; extra == 'train'",
-        'no-such-package>=2; extra == "models"',
-        "no-such-package>=2; extra == 'train'",
-    ]
-    monkeypatch.setattr(importlib.metadata, "requires", lambda name: requirements)
-    found = doctor.packages()
-    assert list(found) == ["no-such-package", "lightning"]
-    assert found["no-such-package"] == "not installed; pip install 'rootpool[models]'"

@@ -3,8 +3,6 @@
 import subprocess
 import sys
 
-import pytest
-
 CODE = """
 import contextlib, io, sys
 from rootpool.cli import main
@@ -47,8 +45,3 @@ def test_light_commands_import_neither_torch_nor_lightning():
         (["predict", "run", "cat.jpg", "--top=0"], 2, "must be a positive integer, got 0"),
     ]
     run_without({*LIGHTNING, "torch", "numpy", "matplotlib"}, cases)
-
-
-@pytest.mark.slow
-def test_a_report_does_not_wait_for_lightning():
-    run_without(LIGHTNING, [(["report", "nowhere"], 1, "nowhere is not a folder")])

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from torch._utils import ExceptionWrapper
 
 from rootpool.cli import main
 from rootpool.cli.commands import COMMANDS
@@ -51,18 +50,6 @@ def test_an_error_is_explained(error, text, doctor_raises, capsys):
     shown = capsys.readouterr().err
     assert shown.startswith(f"rootpool: {text}")
     assert shown.count("\n") == len(str(error).splitlines())
-
-
-def test_an_error_in_a_loading_process_is_shown_without_its_traceback(doctor_raises, capsys):
-    try:
-        raise ValueError("cat.jpg is not an image")
-    except ValueError:
-        wrapped = ExceptionWrapper(where="in DataLoader worker process 0")
-    with pytest.raises(ValueError, match="Original Traceback") as caught:
-        wrapped.reraise()
-    doctor_raises(caught.value)
-    assert main(["doctor"]) == 1
-    assert capsys.readouterr().err == "rootpool: ValueError: cat.jpg is not an image\n"
 
 
 def test_the_traceback_of_an_unexpected_error_is_in_a_file(doctor_raises, capsys):

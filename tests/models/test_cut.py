@@ -44,16 +44,6 @@ def test_the_parts_are_the_whole(name, frozen, training):
     torch.testing.assert_close(gradients(parts), expected)
 
 
-def test_a_map_for_two_branches():
-    model = create_model("resnet10t", num_classes=3, reduction=8, tokens="class+patches").eval()
-    model.freeze("layer2")
-    first, rest = split_at_frozen(model.backbone)
-    images = torch.randn(2, 3, 64, 64)
-    whole, parts = model.backbone(images), rest(first(images))
-    assert whole.keys() == parts.keys()
-    torch.testing.assert_close(parts, whole)
-
-
 @pytest.mark.parametrize("pool", ["exact", [Branch("layer2"), Branch("average", "gap")]])
 def test_a_frozen_backbone_leaves_nothing(pool):
     model = create_model("resnet18", pool, num_classes=3).eval()
@@ -81,14 +71,3 @@ def test_where_it_cannot_be_cut():
     several = create_model("resnet18", [Branch("layer2"), Branch("last")], num_classes=3)
     with pytest.raises(ValueError, match=r"several stages .* not all are frozen"):
         split_at_frozen(several.backbone)
-
-
-def test_norms_are_held():
-    model = create_model("resnet18", num_classes=3)
-    norms = [m for m in model.backbone.modules() if isinstance(m, nn.BatchNorm2d)]
-    for hold in (True, False):
-        model.freeze_norm_statistics(hold)
-        assert {norm.training for norm in norms} == {not hold}
-        assert model.train().pool.training
-        assert {norm.training for norm in norms} == {not hold}
-    assert all(norm.weight.requires_grad for norm in norms)

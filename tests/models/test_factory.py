@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 import matrices
-from rootpool.models import PRESETS, create_model, list_models
+from rootpool.models import create_model, list_models
 from rootpool.models.torchvision_backbones import torchvision_backbone
 from rootpool.nn import METHODS, CovariancePool, SVDTrunc, covariance_pool
 
@@ -109,23 +109,6 @@ def test_pools_by_name_as_values_and_as_modules(pool, expected):
         assert getattr(model.pool.method, "name", model.pool.method) == pool
 
 
-@pytest.mark.parametrize(
-    ("name", "pool", "reduction", "width"),
-    [
-        ("resnet18", "exact", None, 256 * 257 // 2),  # 512 channels are reduced ...
-        ("resnet18", "exact", 0, 512 * 513 // 2),  # ... unless one says no
-        ("resnet18", "gap", None, 512),
-        ("resnet18", "gap", 32, 32),
-        ("vit_tiny_patch16_224", "exact", None, 192 * 193 // 2),
-        ("patchnet", "exact", None, 64 * 65 // 2),
-        ("patchnet", "exact", 10, 55),
-    ],
-)
-def test_reduction(name, pool, reduction, width):
-    model = create_model(name, pool, 2, reduction=reduction)
-    assert model.pool.out_features == model.classifier.in_features == width
-
-
 # One of each kind that torchvision has, but for those tested above and near relatives.
 KINDS = ["efficientnet_b0", "mobilenet_v3_small", "regnet_y_400mf"]
 KINDS += ["shufflenet_v2_x0_5", "squeezenet1_0"]
@@ -149,11 +132,8 @@ def test_kinds_of_torchvision(name):
 
 
 def test_names():
-    found = list_models()
-    assert len(found) == len(set(found)) > 1000
-    assert [*PRESETS] == found[: len(PRESETS)]
-    assert {"resnet50", "torchvision/alexnet", "torchvision/convnext_tiny"} <= set(found)
-    assert not any("torchvision/vit" in name for name in found)
+    assert {"patchnet", "resnet50", "torchvision/alexnet"} <= set(list_models())
+    assert not any("torchvision/vit" in name for name in list_models())
 
 
 def test_extra_that_is_not_installed(monkeypatch):
@@ -203,15 +183,6 @@ def test_local_weights_of_the_original_network(tmp_path, name):
     torch.save(state, path)
     with pytest.raises(ValueError, match=rf"are not those of {name}: no layer3.1.conv2.weight$"):
         create_model(name, "exact", 5, weights=path)
-
-
-def test_weights_that_timm_renames(tmp_path):
-    path = tmp_path / "weights.pt"
-    original = timm.create_model("convnext_atto", num_classes=0)
-    torch.save({f"visual.trunk.{k}": v for k, v in original.state_dict().items()}, path)
-    model = create_model("convnext_atto", "exact", 5, weights=path)
-    loaded = model.backbone.body.state_dict()
-    assert all(torch.equal(value, original.state_dict()[key]) for key, value in loaded.items())
 
 
 @pytest.mark.parametrize(

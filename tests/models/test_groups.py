@@ -22,15 +22,6 @@ def test_rates_of_the_paper():
     assert rates == [0.25, 0.125, 0.5]
 
 
-def test_frozen_parameters_are_left_out():
-    model = create_model("patchnet", "exact", 3, reduction=8)
-    model.backbone.requires_grad_(False)
-    model.classifier.bias.requires_grad_(False)
-    members = names_of(model, parameter_groups(model))
-    assert members.keys() == {"pool", "classifier"}
-    assert members["classifier"] == {"classifier.weight"}
-
-
 def test_weight_decay_spares_norms_biases_and_what_timm_names():
     options = {"depth": 1, "reduction": 4, "tokens": "class+patches"}
     model = create_model("vit_tiny_patch16_224", num_classes=2, **options)

@@ -60,15 +60,6 @@ def test_maps_are_those_of_the_modules(name, stages, training):
         assert features.shape[1] == backbone.channels[stage]
 
 
-def test_channels_last_maps_are_transposed():
-    model = network("swin_tiny_patch4_window7_224", img_size=64).eval()
-    expected = hooked(model, ["layers.1"], images())
-    backbone = Stages(model, ["layers.1", "last"], image_size=64)
-    assert backbone.channels == {"layers.1": 192, "last": 768}
-    for stage, features in backbone(images()).items():
-        torch.testing.assert_close(features, expected[stage].movedim(-1, 1), rtol=1e-4, atol=1e-5)
-
-
 def test_what_no_stage_needs_is_cut_off_and_statistics_are_left_alone():
     model = network().train()
     before = copy.deepcopy(model.state_dict())
@@ -137,28 +128,12 @@ def test_a_file_describes_its_branches(tmp_path):
         assert [str(branch.pool) for branch in found] == [method, "gap", method, method]
 
 
-def test_branches_of_a_transformer():
-    branches = [Branch("blocks.1", reduction=4), Branch("average", "gap")]
-    model = create_model(VIT, branches, 3, depth=2, img_size=32).eval()
-    maps = model.forward_features(images(32))
-    assert {stage: map.shape[1:] for stage, map in maps.items()} == {
-        "blocks.1": (192, 4),  # without the class token
-        "average": (192, 1, 1),
-    }
-    last = create_model(VIT, num_classes=3, depth=2, img_size=32).eval().backbone
-    load_from(last, model.backbone, "network.")
-    expected = last(images(32)).mean(-1)
-    assert torch.allclose(maps["average"].flatten(1), expected, atol=1e-5)
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"reduction": 4}, "reduction is for pools given by name; set it in the pool itself"),
         ({"scaling": Length(1.0), "tokens": "class+patches"}, "tokens, scaling is for pools given"),
-        ({"pool": [Branch("layer9")]}, "unknown module of ResNet 'layer9'"),
         ({"pool": [Branch("layer1", "exakt")]}, "unknown method 'exakt'; did you mean exact"),
-        ({"pool": []}, "one or more different names, got"),
     ],
 )
 def test_branches_that_cannot_be(options, message):

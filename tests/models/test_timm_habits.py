@@ -19,15 +19,6 @@ def model():
     return create_model(TINY, "exact", 7, reduction=4).eval()
 
 
-def test_features_head_and_forward_are_one_computation(model):
-    features = model.forward_features(IMAGES)
-    pooled = model.forward_head(features, pre_logits=True)
-    assert features.shape[1] == model.num_features
-    assert pooled.shape == (3, model.head_hidden_size)
-    assert torch.equal(model.get_classifier()(pooled), model(IMAGES))
-    assert torch.equal(model.forward_head(features), model(IMAGES))
-
-
 @pytest.mark.parametrize("name", [TINY, "paper/alexnet"])
 def test_a_new_last_layer_by_number_of_classes(name, tmp_path):
     model = create_model(name, "isqrt-cov", 5)
@@ -42,15 +33,6 @@ def test_a_new_last_layer_by_number_of_classes(name, tmp_path):
     assert again.num_classes == 2
     with pytest.raises(ValueError, match="num_classes must be an integer from 0 on, got -1"):
         model.reset_classifier(-1)
-
-
-def test_a_model_with_other_layers_has_no_description(tmp_path):
-    model = create_model(TINY, "exact", 7, reduction=4)
-    model.classifier = nn.Sequential(nn.ReLU(), nn.Linear(10, 7))
-    save_checkpoint(model, tmp_path / "model.pt")
-    with pytest.raises(ValueError, match="does not say how its network was made"):
-        load_checkpoint(tmp_path / "model.pt")
-    load_checkpoint(tmp_path / "model.pt", model)
 
 
 def test_options_of_the_pooling_survive_a_file(tmp_path):
@@ -82,12 +64,6 @@ def test_dropout_is_before_the_classifier_and_only_in_training():
     torch.testing.assert_close(dropped[left], 2 * kept[left])
     with pytest.raises(ValueError, match=r"dropout of alexnet belongs to .*use drop_rate=0\.3"):
         create_model("torchvision/alexnet", dropout=0.3)
-
-
-def test_models_are_made_without_gradients_too():
-    with torch.inference_mode():
-        model = create_model(TINY, num_classes=2)
-    assert model.num_features == create_model(TINY, num_classes=2).num_features
 
 
 @pytest.mark.parametrize("name", ["vit_tiny_patch16_224", "resnet18", "torchvision/resnet18"])
@@ -146,22 +122,6 @@ def test_first_modules_are_frozen_with_their_statistics(name, last, frozen, lear
     model.unfreeze()
     assert all(p.requires_grad for p in model.parameters())
     assert norms[0].training
-
-
-def test_freezing_the_whole_backbone_and_what_cannot_be_frozen():
-    model = create_model(TINY, num_classes=2, reduction=4)
-    model.freeze()
-    learning = {name.split(".")[0] for name, p in model.named_parameters() if p.requires_grad}
-    assert learning == {"pool", "classifier"}
-    with pytest.raises(ValueError, match=r"last module that is frozen, .* got 'head'"):
-        model.freeze("head")
-
-
-def test_names_of_all_libraries_are_suggested():
-    with pytest.raises(ValueError, match=r"did you mean .*torchvision/mobilenet_v3_small"):
-        create_model("mobilenet_v3_small")
-    with pytest.raises(ValueError, match=r"rootpool\.nn\.BranchPool.*rootpool\.models\.Stages"):
-        create_model("resnet18", features_only=True)
 
 
 def test_models_of_a_hub_are_made_by_timm(tmp_path):

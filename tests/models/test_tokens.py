@@ -68,15 +68,6 @@ def test_a_file_and_every_parameter(name, tokens, tmp_path):
     assert [key for key, p in model.named_parameters() if p.grad is None] == []
 
 
-def test_a_network_with_registers_and_without_class_token():
-    options = {**VIT, "class_token": False, "reg_tokens": 2}
-    model = create_model("vit_tiny_patch16_224", num_classes=0, tokens=BRANCHES, **options).eval()
-    X = torch.randn(2, 3, 32, 32)
-    patches = model.backbone.body.forward_features(X)[:, 2:]
-    expected = torch.cat([patches.mean(1), covariance_pool(patches.mT)], 1)
-    torch.testing.assert_close(model(X), expected, rtol=1e-4, atol=1e-5)
-
-
 def test_refusals():
     with pytest.raises(ValueError, match=r"tokens must be one of patches, all, class\+patches"):
         create_model("patchnet", tokens="cls")

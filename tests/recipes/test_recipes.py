@@ -30,12 +30,6 @@ def test_every_method_can_be_used():
         assert resolve(recipe("patches", method).config).model.method == method
 
 
-def test_a_family_can_go_without_what_its_base_has():
-    base, head = families()["birds-lite"], families()["birds-head"]
-    assert (base.hybrid, base.reported_as) == ({"switch_epoch": 4, "warmup_epochs": 1}, "birds")
-    assert (head.hybrid, head.reported_as, head.layout) == (None, None, None)
-
-
 @pytest.mark.parametrize(
     ("family", "model", "epochs", "batch"),
     [
@@ -82,21 +76,11 @@ def test_the_families_of_the_paper_train_its_own_form(family):
     assert families()[family].time  # and hardware
 
 
-def test_fine_tuning_starts_from_the_best_training_of_the_method():
-    assert recipe("birds", "exact").needs["--weights"].endswith("--method exact --hybrid")
-    assert recipe("birds", "gap").needs["--weights"].endswith("resnet50-imagenet --method gap")
-
-
 def test_one_method_may_have_other_settings():
     for form in ("", "-published", "-released"):
         model = recipe("patches", f"svd-topn{form}").config["model"]
         assert model["method_options"] == {"count": 50}
     assert "method_options" not in recipe("patches", "svd-trunc").config["model"]
-
-
-def test_a_changed_recipe_does_not_change_the_next():
-    recipe("patches", "exact").config["model"]["milestones"].append(7)
-    assert recipe("patches", "exact").config["model"]["milestones"] == [4, 6]
 
 
 # --------------------------------------------------------------------------------------------------

@@ -1,9 +1,6 @@
 """Pages as Markdown, as HTML and in a browser: what the blocks write, and that hostile text stays text."""
 
 import html.parser
-import os
-import re
-import unicodedata
 
 import pytest
 from hypothesis import given
@@ -28,7 +25,6 @@ from rootpool.report import (
     Strong,
     Table,
 )
-from rootpool.report.html import to_html
 from rootpool.report.plots import dots_with_spread, learning_curves, paired_differences, speed_bars
 from rootpool.report.text import escape_markdown
 
@@ -130,17 +126,6 @@ def test_a_table_holds_any_text(text):
     assert "".join("".join(shown.words).split()).count("".join(text.split())) >= 3
 
 
-@pytest.mark.parametrize("text", HOSTILE)
-def test_only_details_write_html_into_markdown(text):
-    page = Page(text, lead=text, footer=text)
-    page.add(Heading(text), Note(text), Code(text + "\n```\n~~~"), Details(text, [Paragraph(text)]))
-    tokens = github.parse(page.markdown())
-    inline = [child for token in tokens for child in token.children or ()]
-    assert [child for child in inline if child.type == "html_inline"] == []
-    raw = [token.content for token in tokens if token.type == "html_block"]
-    assert [Reader(block).tags for block in raw] == [["details", "summary"], []]
-
-
 @pytest.fixture(scope="module")
 def page_html():
     return full_page().html()
@@ -155,79 +140,6 @@ def test_hostile_text_is_shown_and_never_becomes_markup(page_html):
     everything = "".join(shown.words)
     assert all(everything.count(name) >= 6 for name in HOSTILE)
     assert everything.count(NAME) >= 5  # once in each plot
-
-
-def test_no_part_of_a_page_is_elsewhere(page_html):
-    elsewhere = r"""(?:src|href)\s*=\s*["']?(?:https?:)?//|url\(["']?(?:https?:)?//|@import"""
-    assert not re.search(elsewhere, page_html)
-
-
-def test_ids_are_unique_and_references_lead_somewhere(page_html):
-    text = page_html
-    ids = [value for name, value in Reader(text).attributes if name == "id"]
-    assert len(set(ids)) == len(ids)
-    inside = re.findall(r"url\(#([^)]*)\)", text)
-    inside += re.findall(r'<use [^>]*href="#([^"]*)"', text)
-    inside += re.findall(r'<li><a href="#([^"]*)">', text)
-    assert inside
-    assert set(inside) <= set(ids)
-
-
-def test_contents_are_listed_when_there_are_several_sections():
-    headings = [Heading(f"Part {i}") for i in range(4)] + [Heading("detail", 3)]
-    assert "<nav" not in Page("x", blocks=headings[:3]).html()
-    page = Page("x", blocks=headings).html()
-    listed = re.findall(r'<li><a href="#(part-\d)">', page)
-    assert listed == ["part-0", "part-1", "part-2", "part-3"]
-
-
-def test_a_table_as_markdown():
-    table = Table(
-        ["method", "error", "n"],
-        [["a|b", Number(2.0, 0.5), 3], ["c", Number(1.0, unit="%"), None]],
-        caption="Errors",
-        best={"error": "lowest"},
-    )
-    assert Table(["a", "b"], []).markdown(Rendering()) == "| a | b |\n| --- | --- |"
-    texts = [Number(value).text for value in (float("nan"), float("inf"), float("-inf"))]
-    assert texts == ["not a number", "∞", "−∞"]
-    expected = """\
-Errors
-
-| method | error | n |
-| --- | ---: | ---: |
-| a\\|b | 2.00 ± 0.50 | 3 |
-| c | **1.00 %** | – |"""
-    assert unicodedata.normalize("NFKC", table.markdown(Rendering())) == expected
-
-
-@pytest.mark.parametrize(
-    ("block", "expected"),
-    [
-        (Note("done", "yes"), '<blockquote class="yes">\n<p>✓ done</p>'),
-        (Paragraph(Mono("a | b")), "<p><code>a | b</code></p>"),
-        (Table(["a"], [[Mono("a | b")]]), "<td><code>a | b</code></td>"),
-        (Note("done"), '<blockquote class="plain">\n<p>done</p>'),
-        (Table(["a"], [[1]], caption="above"), '<p class="caption">above</p>\n<div class="scroll"'),
-        (Details("a & b", [Paragraph("c")]), "<summary>a &amp; b</summary>\n<p>c</p>\n</details>"),
-        (Picture(Figure(), "alt", "below"), '</svg></p>\n<p class="caption">below</p>'),
-        (Paragraph(Link("x", "javascript:alert(1)")), "<p>[x](javascript:alert%281%29)</p>"),
-    ],
-)
-def test_blocks_as_html(block, expected):
-    rendering = Rendering()
-    assert expected in to_html(block.markdown(rendering), rendering)
-
-
-def test_pictures_lie_beside_markdown(tmp_path):
-    page = Page("x", blocks=[Picture(foreign_figure(), "a <figure>", caption="below")] * 2)
-    report = page.write_markdown(tmp_path / "out" / "report.md")
-    assert report.read_text().startswith(
-        "# x\n\n![a &lt;figure>](report-pictures/picture.svg)\n\nbelow\n\n"
-    )
-    first, second = sorted((tmp_path / "out" / "report-pictures").iterdir())
-    assert (first.name, second.name) == ("picture-2.svg", "picture.svg")
-    assert first.read_bytes() == second.read_bytes()  # the same figure, the same bytes
 
 
 @pytest.mark.parametrize(
@@ -259,13 +171,6 @@ def test_the_best_of_a_column(cells, kind, bold):
 def test_bad_blocks(make, message):
     with pytest.raises(ValueError, match=message):
         make()
-
-
-def test_names_of_files_in_unknown_encodings(tmp_path):
-    name = os.fsdecode(b"caf\xe9.jpg")
-    figure = speed_bars([{"label": name, "milliseconds": 1.0}])
-    page = Page(name, blocks=[Paragraph(name), Picture(figure, name)])
-    assert "<p>caf?.jpg</p>" in page.write(tmp_path / "page.html").read_text("utf-8")
 
 
 @pytest.mark.slow

@@ -3,17 +3,11 @@
 import math
 import statistics
 
-import matplotlib
 import numpy as np
 import pytest
-from PIL import Image
 
 from rootpool.report.plots import (
-    confused_pairs,
-    confusion_matrix,
-    dots_with_spread,
     learning_curves,
-    paired_differences,
     speed_bars,
 )
 from rootpool.report.plots.palette import STYLES, run_styles
@@ -32,14 +26,6 @@ CURVES = [
 def line_of(axes, method):
     (line,) = [line for line in axes.lines if line.get_color() == STYLES[method].colour]
     return line
-
-
-def texts(figure):
-    return {text.get_text() for text in figure.findobj(matplotlib.text.Text)}
-
-
-def labels(figure):
-    return [text.get_text() for text in figure.axes[0].get_yticklabels()]
 
 
 def test_runs_can_be_told_apart_by_colour_and_protocols_by_lines():
@@ -74,45 +60,6 @@ def test_values_that_are_not_finite_are_left_out_and_counted(bad):
     assert "4 values not finite, left out" in figure.get_supxlabel()
 
 
-def test_rows_are_sorted_and_speeds_relative_to_the_fastest():
-    assert labels(dots_with_spread([r for r in CURVES if r["epoch"] == 5])) == ["svd-pade", "gap"]
-    rows = [
-        {"label": "noise", "mean": 0.5, "low": -1.0, "high": 2.0},
-        {"label": "better", "mean": -2.0, "low": -3.0, "high": -1.0, "method": "exact"},
-        {"label": "one seed", "mean": 1.0, "low": None, "high": None},
-    ]
-    assert labels(paired_differences(rows)) == ["better", "noise", "one seed"]
-    slow, fast = {"label": "slow", "milliseconds": 12.0}, {"label": "fast", "milliseconds": 0.5}
-    figure = speed_bars([slow, fast])
-    assert labels(figure) == ["fast", "slow"]
-    assert {"0.5 ms", "12 ms (24×)"} <= texts(figure)
-
-
-def test_panels_mark_when_the_training_changes():
-    figure = learning_curves(CURVES, switch_epoch=3, decay_epochs=[2], panels=True)
-    assert [axes.get_title(loc="left") for axes in figure.axes] == ["gap", "svd-pade"]
-    *_, decay, switch = figure.axes[0].lines
-    # A change at the start of the third epoch, which has the number 2, is between the ends of 2 and 3.
-    assert (decay.get_xdata()[0], switch.get_xdata()[0]) == (2.5, 3.5)
-
-
-def test_confusions_as_a_matrix_and_as_photographs():
-    true, predicted = [0, 0, 0, 1, 1, 2], [1, 1, 0, 0, 1, 2]
-    opened = []
-
-    def load(k):
-        opened.append(k)
-        return Image.new("RGB", (300, 200))
-
-    pairs = confused_pairs(load, true, predicted, ["wren", "robin", "owl"])
-    titles = [axes.get_title() for axes in pairs.axes]
-    assert titles == ["wren, taken for (2 ×)", "robin", "robin, taken for (1 ×)", "wren"]
-    assert opened == [0, 4, 3, 2]
-    matrix = confusion_matrix([[1, 2, 0], [1, 1, 0], [0, 0, 1]], ["wren", "robin", "owl"])
-    shown = matrix.axes[0].images[0].get_array()
-    assert np.allclose(shown, [[100 / 3, 200 / 3, 0], [50, 50, 0], [0, 0, 100]])
-
-
 @pytest.mark.parametrize(
     ("draw", "rows", "message"),
     [
@@ -124,11 +71,3 @@ def test_confusions_as_a_matrix_and_as_photographs():
 def test_bad_records(draw, rows, message):
     with pytest.raises(ValueError, match=message):
         draw(rows)
-
-
-def test_the_users_settings_neither_matter_nor_change():
-    with matplotlib.rc_context({"lines.linewidth": 9, "text.usetex": True}):
-        before = dict(matplotlib.rcParams)
-        axes = learning_curves(CURVES).axes[0]
-        assert dict(matplotlib.rcParams) == before
-    assert line_of(axes, "gap").get_linewidth() < 3

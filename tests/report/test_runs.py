@@ -107,20 +107,6 @@ def test_a_run_that_diverged_in_its_first_epoch(tmp_path):
     assert [row[2:4] for row in rows(page, "Errors")[2:]] == [["2", "20.00"], ["0", "–"]]
 
 
-def test_spectra_and_timing_where_they_were_recorded(tmp_path):
-    spectrum = [
-        {"step": s, "epoch": 0, "pool": "pool", "condition_mean": 10.0**s, "eigenvalue_ratio": 2.0}
-        for s in range(3)
-    ]
-    timing = [{"epoch": 0, "seconds": 60.0}, {"epoch": 1, "seconds": 2.0}]
-    make_run(tmp_path / "a", [40.0, 30.0], spectrum=spectrum, timing=timing)
-    make_run(tmp_path / "b", [40.0, 30.0], method="gap")
-    page = runs_page([tmp_path / "a"])
-    assert "## Covariances" in page.markdown()
-    assert rows(page, "Errors")[2][-1] == "31"
-    assert "seconds per epoch" not in runs_page([tmp_path / "a", tmp_path / "b"]).markdown()
-
-
 def test_the_command_writes_html_or_markdown(tmp_path, capsys):
     run = str(make_run(tmp_path / "a", [40.0, 30.0]))
     assert cli.main(["report", run, "--output", str(tmp_path / "r.html"), "--title", "<Mine>"]) == 0

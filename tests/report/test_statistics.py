@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rootpool.report.statistics import (
-    PairedDifference,
     compare,
     comparison_table,
     describe,
@@ -130,23 +129,6 @@ def test_compare_pairs_by_seed_and_corrects():
 def test_bad_input_of_a_comparison(rows, pairs, message):
     with pytest.raises(ValueError, match=message):
         compare(rows, pairs)
-
-
-@pytest.mark.parametrize(
-    ("result", "sentence"),
-    [
-        (
-            PairedDifference(0.2, -0.4, 0.8, 0.41, 5),
-            "within noise: worse by 0.20 ± 0.60 points (95 % interval, 5 seeds, p = 0.41)",
-        ),
-        (
-            PairedDifference(0.0, None, None, None, 3),
-            "equal in each of 3 seeds; without any spread it cannot be told from noise",
-        ),
-    ],
-)
-def test_sentences(result, sentence):
-    assert describe(result) == sentence
 
 
 def test_detectable_differences_are_found_four_times_of_five():

@@ -8,7 +8,6 @@ from rootpool.train import SettingsError, evaluate, load_run, merge
 from rootpool.train.export import export_run
 from rootpool.train.run import build, prepare
 from rootpool.train.settings import resolve
-from rootpool.train.study import Trial, run_trials
 from small_runs import assert_same_state, final, run, stopped_run
 
 EPOCHS = 3
@@ -80,27 +79,12 @@ def test_a_kill_changes_nothing(config, tmp_path):
     assert_same_state(final(tmp_path / "killed"), final(tmp_path / "whole"))
 
 
-@pytest.mark.parametrize("config", ["branches"], indirect=True)
-def test_a_study_computes_features_once(config, tmp_path, monkeypatch):
-    from rootpool.train import study
-
-    filled = []
-    monkeypatch.setattr(study, "fill_cache", filled.append)
-    monkeypatch.setattr(study, "_train_all", lambda *_: [])
-    fewer = merge(config, {"model": {"branches": BRANCHES[:1]}})
-    trials = [Trial("head", {**one, "seed": seed}) for one in (fewer, config) for seed in range(3)]
-    run_trials(trials, tmp_path / "runs")
-    stages = [[branch.stage for branch in settings.model.branches] for settings in filled]
-    assert stages == [["layer2", "layer1", "average"], ["layer2"]], "all that are needed first"
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"model": {"freeze": None}}, "data.cache .* needs model.freeze"),
         ({"model": {"unfreeze_epoch": 1}}, "without model.unfreeze_epoch"),
         ({"model": {"mixup": 0.2}}, "mix images; leave out data.cache"),
-        ({"model": {"power": 0.5}}, "model.power=0.5 needs model.length"),
         (
             {"model": {"branches": [{"stage": "layer2"}]}},
             "model.freeze=layer1: several stages are pooled, and not all are frozen",
@@ -109,7 +93,6 @@ def test_a_study_computes_features_once(config, tmp_path, monkeypatch):
             {"model": {"branches": [{"stage": "average"}], "freeze": "backbone"}},
             "leave one position of the map of test_resnet",
         ),
-        ({"model": {"branches": [{"method": "gap"}]}}, "model.branches needs model.branches.stage"),
         ({"data": {"views": 0}}, "data.views must be at least 1, got 0"),
         (
             {"data": {"root": "photo-patches"}, "model": {"backbone": "patchnet", "freeze": "1"}},

@@ -3,64 +3,9 @@
 import pytest
 import torch
 
-from rootpool.train import ModelSettings, SettingsError, merge
-from rootpool.train.module import TRAIN, VAL, PooledTraining, rebuild
+from rootpool.train import merge
+from rootpool.train.module import TRAIN, VAL
 from small_runs import NUMBERED, final, run
-
-
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ({"backbone_lr": None}, {"backbone": 0.1, "classifier": 0.1}),
-        ({"backbone_lr": 0.0}, {"backbone": 0.0, "classifier": 0.1}),
-        (
-            {"reduction": 8, "backbone_lr": 0.01, "pool_lr": 0.05},
-            {"backbone": 0.01, "pool": 0.05, "classifier": 0.1},
-        ),
-    ],
-)
-def test_parts_have_learning_rates_of_their_own(options, expected):
-    module = PooledTraining(ModelSettings("test_resnet", lr=0.1, **options), num_classes=3)
-    groups = module.configure_optimizers()["optimizer"].param_groups
-    assert {group["name"]: group["lr"] for group in groups} == expected
-
-
-@pytest.mark.parametrize("method", ["exact", "gap"])
-def test_pooled_vectors_of_one_length(method):
-    settings = ModelSettings(method=method, length=3.0, backbone_options={"norm": False})
-    module = PooledTraining(settings, num_classes=3).eval()
-    vectors = module.model.pool(torch.randn(4, 64, 7, 7))
-    assert vectors.norm(dim=1).tolist() == pytest.approx([3.0] * 4)
-    # The whole configuration is in the checkpoint.
-    state = {
-        "state_dict": module.state_dict(),
-        "method": method,
-        "hyper_parameters": module.hparams,
-    }
-    assert rebuild(state).settings == settings
-
-
-def test_what_cannot_be_built():
-    with pytest.raises(SettingsError, match="a classifier needs two classes or more, got 1"):
-        PooledTraining(ModelSettings(), num_classes=1)
-    with pytest.raises((TypeError, ValueError), match="bound"):
-        PooledTraining(ModelSettings(method="svd-trunc", method_options={"bond": 1}))
-
-
-def test_channels_last_changes_memory_and_not_the_network():
-    images = torch.randn(3, 3, 32, 32, dtype=torch.float64)
-    labels, found = torch.tensor([0, 1, 2]), []
-    for last in (False, True):
-        torch.manual_seed(0)
-        module = PooledTraining(ModelSettings("test_resnet", channels_last=last), num_classes=3)
-        module = module.eval().double()
-        convolution = module.model.backbone.body.layer1[0].conv1.weight
-        assert convolution.is_contiguous(memory_format=torch.channels_last) == last
-        loss, logits, _ = module.loss(images, labels)
-        loss.backward()
-        found.append((logits, convolution.grad))
-    for plain, other in zip(*found, strict=True):
-        torch.testing.assert_close(plain, other)
 
 
 @pytest.mark.slow

@@ -91,15 +91,6 @@ def test_what_is_not_finite_ends_a_training(model, step, action, said, saved, tm
         assert final(tmp_path)["global_step"] == 18
 
 
-def test_other_mistakes_in_a_step_are_left_as_they_are(tmp_path):
-    def action(module):
-        raise ValueError("something else")
-
-    with pytest.raises(ValueError, match=r"^something else$"):
-        run(tmp_path, config=SHORT, callbacks=[At(1, action)])
-    assert not (tmp_path / "nonfinite.pt").exists()
-
-
 def test_a_training_that_diverges_before_its_first_step_has_a_result(tmp_path):
     """In the look at some validation batches that comes first; the folder is read like any other."""
     config = merge(SHORT, {"trainer": {"num_sanity_val_steps": 1}})

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.utils.data import TensorDataset
 
-from rootpool.train.sampling import EpochBatches, ResumableLoader, SeededDataset, derive_seed
+from rootpool.train.sampling import EpochBatches, ResumableLoader, SeededDataset
 
 
 class Noisy(TensorDataset):
@@ -67,12 +67,6 @@ def test_a_loader_restored_anywhere_goes_on_with_the_next_batch(seen, workers):
     assert torch.equal(rest[0][0], expected[seen])
     assert epoch * 5 + (5 - len(rest)) == seen
     assert len(list(second)) == 5  # only the first pass is shortened
-
-
-def test_seeds_of_neighbouring_counters_share_no_pattern():
-    seeds = {derive_seed(a, b, c) for a in range(10) for b in range(10) for c in range(10)}
-    assert len(seeds) == 1000
-    assert all(0 <= seed < 2**63 for seed in seeds)
 
 
 def test_impossible_batches_say_what_to_try():

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from rootpool.train import SettingsError, TrainerSettings, resolve
-from rootpool.train.settings import as_yaml, check_same, setting_names
+from rootpool.train.settings import as_yaml, setting_names
 
 
 def test_defaults_of_the_trainer_are_lightning_s():
@@ -26,13 +26,6 @@ def test_values_are_typed():
     assert settings.model.lr == 0.001
     assert settings.data.resize == (64, 48)
     assert [type(x) for x in settings.data.mean] == [float] * 3
-
-
-def test_another_precision_is_another_run():
-    before = {"model": {"compute_dtype": "float64"}}
-    check_same(before, resolve(before))
-    with pytest.raises(SettingsError, match=r"model.compute_dtype was float64 and is None"):
-        check_same(before, resolve({}))
 
 
 def test_the_effective_configuration_has_every_key_and_reads_back_to_itself():

@@ -5,18 +5,16 @@ import multiprocessing
 import os
 import shutil
 import signal
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 import rootpool
-from rootpool.machine import usable_cores
 from rootpool.report.records import read_records
 from rootpool.report.runs import read_run
 from rootpool.train import SettingsError, merge, recipe
 from rootpool.train import study as study_module
-from rootpool.train.keys import NUMERICAL, code_digest, stable_key, versions
+from rootpool.train.keys import NUMERICAL, code_digest, versions
 from rootpool.train.study import Event, Trial, run_trials
 
 EPOCHS, SWITCH = 3, 1
@@ -116,17 +114,6 @@ def test_a_mistake_is_found_before_anything_runs(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_training_that_diverges_has_a_result(tmp_path):
-    (folder,) = run_trials([trial("exact", model={"lr": 1e30})], tmp_path, workers=1)
-    result = json.loads((folder / "result.json").read_text("utf-8"))
-    assert result["diverged"]["epoch"] == 0
-    assert result["diverged"]["step"] >= 1
-    assert result["classes"] == 18
-    run = read_run(folder)
-    assert (run.history, run.diverged) == ([], result["diverged"])
-
-
-@pytest.mark.slow
 def test_a_dead_process_and_an_interruption_end_all_and_the_same_call_continues(
     tmp_path, monkeypatch
 ):
@@ -153,37 +140,3 @@ def test_a_dead_process_and_an_interruption_end_all_and_the_same_call_continues(
     (folder,) = run_trials([long], tmp_path, workers=1)
     (whole,) = run_trials([long], tmp_path / "whole", workers=1)
     assert curves(folder) == curves(whole)
-
-
-@pytest.mark.slow
-def test_an_error_arrives_with_its_type_and_traceback(tmp_path):
-    missing = trial("exact", data={"root": str(tmp_path / "nowhere")})
-    with pytest.raises(ValueError, match="nowhere") as caught:
-        run_trials([missing], tmp_path / "runs", workers=1)
-    assert "in _train" in str(caught.value.__cause__)
-
-
-@dataclass(frozen=True)
-class Point:
-    x: float
-
-
-def test_keys_are_of_the_content(tmp_path):
-    content = {"model": {"lr": 0.1, "milestones": [1, 2]}, "point": Point(1.0), "at": tmp_path}
-    turned = {key: content[key] for key in reversed(content)}
-    assert stable_key(content) == stable_key(turned)
-    others = [{**content, "point": Point(2.0)}, {**content, "at": tmp_path / "x"}, {"model": {}}]
-    assert len({stable_key(other) for other in [content, *others]}) == 4
-    with pytest.raises(TypeError, match="plain data, got <object"):
-        stable_key({"what": object()})
-
-
-@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="no affinity mask here")
-def test_a_process_per_core_that_may_be_used():
-    mask = os.sched_getaffinity(0)
-    try:
-        os.sched_setaffinity(0, {min(mask)})
-        assert usable_cores() == 1
-    finally:
-        os.sched_setaffinity(0, mask)
-    assert usable_cores() == len(mask)

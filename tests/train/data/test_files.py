@@ -1,15 +1,12 @@
 """Labelled files: what an item is, and which are left out."""
 
 import os
-import pickle
 
-import numpy as np
 import pytest
-from PIL import Image
 
 import images
-from rootpool.train.data import BadImageError, ImageFiles
-from rootpool.train.data.files import CHUNK, find_bad_images, without_bad_images
+from rootpool.train.data import BadImageError
+from rootpool.train.data.files import without_bad_images
 
 
 def make(root, count, classes=1):
@@ -18,26 +15,6 @@ def make(root, count, classes=1):
     for k, (path, label) in enumerate(samples):
         images.save_image(root / path, label, classes, (8, 8), seed=k)
     return samples
-
-
-def test_items_labels_and_paths_also_in_another_process(tmp_path):
-    samples = make(tmp_path, 5, classes=2)
-    dataset = pickle.loads(pickle.dumps(ImageFiles(samples, np.asarray)))
-    assert [dataset.path(k) for k in range(5)] == [path for path, _ in samples]
-    for k in range(5):
-        image, label = dataset[k]
-        assert np.array_equal(image, np.asarray(Image.open(samples[k][0])))
-        assert label == dataset.labels[k] == k % 2
-
-
-def test_bad_images_are_found_in_every_chunk(tmp_path):
-    paths = [path for path, _ in make(tmp_path, 2 * CHUNK + 5)]
-    bad = [paths[0], paths[CHUNK - 1], paths[CHUNK], paths[-1]]
-    for path in bad:
-        os.truncate(path, 100)
-    found = find_bad_images(paths)
-    assert list(found) == bad
-    assert all(path in reason for path, reason in found.items())
 
 
 def test_a_class_without_a_good_image_is_an_error(tmp_path, capsys):

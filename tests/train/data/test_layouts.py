@@ -64,14 +64,6 @@ def test_other_places_and_names_that_are_not_ascii(tmp_path):
     assert len(splits.train[len(splits.train) - 1]) == 2
 
 
-def test_order_is_that_of_the_lists(tmp_path):
-    root = images.make_cub(tmp_path)
-    lines = (root / "images.txt").read_text().splitlines()
-    files = [str(root / "images" / line.split()[1]) for line in lines]
-    splits = open_pixels(root)
-    assert (paths(splits.train), paths(splits.val)) == (files[0::2], files[1::2])
-
-
 # --------------------------------------------------------------------------------------------------
 # What is not recognised
 

@@ -4,10 +4,8 @@ import hashlib
 import runpy
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
-from PIL import Image
 
 from rootpool.train.data import PHOTOGRAPHS, photo_patches, photograph
 from rootpool.train.data.patches import cut_patches
@@ -38,15 +36,6 @@ def test_the_photographs_are_those_of_every_recorded_result(splits):
         assert (image.shape, image.dtype, label) == ((1, 28, 28), torch.float32, 1)
 
 
-def test_a_patch_is_a_part_of_its_photograph(splits):
-    """By the correlation coefficient, which is 1 where the patch was cut, whatever its mean and contrast."""
-    windows = photograph("page").float().unfold(0, 32, 1).unfold(1, 32, 1)[:128].reshape(-1, 1024)
-    windows = windows[windows.std(1) > 1]
-    patch = splits.train.images[112 * PHOTOGRAPHS.index("page"), 0].flatten()
-    largest = (windows @ patch / ((windows.std(1)) * 1024)).max()
-    assert float(largest) == pytest.approx(1, abs=2e-3)
-
-
 @pytest.mark.parametrize("shape", [(191, 384), (300, 451), (512, 512)])
 def test_splits_share_no_pixel_and_patches_stay_within_a_block(shape):
     image = torch.arange(shape[0] * shape[1]).view(shape)  # every pixel is its own number
@@ -69,34 +58,13 @@ def test_splits_share_no_pixel_and_patches_stay_within_a_block(shape):
     assert 0.8 * (number - number // 3) <= len(blocks[0]) <= number - number // 3
 
 
-def test_flat_patches_are_not_drawn():
-    image = torch.zeros(640, 640, dtype=torch.uint8)
-    image[:, ::2] = 1  # deviates by half a grey level
-    image[:, 320:] = torch.randint(256, (640, 320), generator=generator()).to(torch.uint8)
-    for patches in cut_patches(image, (100, 50), generator()):
-        assert patches.float().std((1, 2)).min() > 1
-
-
-def test_global_generator_is_left_alone_and_drives_the_crops(splits):
+def test_the_seed_decides_and_the_global_generator_is_left_alone(splits):
     state = torch.get_rng_state()
     assert not torch.equal(photo_patches(seed=1).val.images, splits.val.images)
     assert torch.equal(state, torch.get_rng_state())
 
-    def seeded(seed):
-        torch.manual_seed(seed)
-        return splits.train[5][0]
 
-    assert torch.equal(seeded(3), seeded(3))
-    crops = torch.stack([seeded(seed) for seed in range(200)])
-    windows = splits.train.images[5, 0].unfold(0, 28, 1).unfold(1, 28, 1).reshape(25, 28, 28)
-    every = torch.cat([windows, windows.flip(-1)])
-    found = (crops[:, 0, None] == every).all((-2, -1))
-    assert found.any(1).all()
-    assert found.any(0).sum() > 45  # of 50 crops and their mirror images
-    assert torch.equal(splits.val[5][0][0], splits.val.images[5, 0, 2:30, 2:30])
-
-
-def test_the_page_shows_the_patches_and_who_made_the_photographs(tmp_path):
+def test_the_page_says_who_made_the_photographs():
     tool = runpy.run_path(str(ROOT / "scripts" / "photo_patches.py"))
     page = (ROOT / "docs" / "appendix" / "photo-patches.md").read_text(encoding="utf-8")
     assert tool["with_sources"](page) == page
@@ -104,9 +72,3 @@ def test_the_page_shows_the_patches_and_who_made_the_photographs(tmp_path):
     assert [row.split(" | ")[0].removeprefix("| ") for row in rows] == list(PHOTOGRAPHS)
     assert all(len(row.strip("| ").split(" | ")) == 5 for row in rows)  # with author and licence
     assert "cropped, turned to grey, normalised" in " ".join(page.split())  # as CC BY 2.0 asks
-    tool["contact_sheet"](tmp_path / "sheet.png")
-    committed = ROOT / "docs" / "appendix" / "photo-patches.png"
-    ours, theirs = (
-        np.asarray(Image.open(path), dtype=float) for path in (tmp_path / "sheet.png", committed)
-    )
-    assert np.abs(ours - theirs).mean() < 1  # fonts differ by a little
