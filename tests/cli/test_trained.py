@@ -200,7 +200,7 @@ def test_mistakes_around_a_run(colours, tmp_path, capsys):
     for arguments, message in (
         ([*data, tmp_path / "odd"], "folders that are not classes of the run: violet"),
         ([*data, tmp_path / "2"], "knows 3 classes, the data has 2"),
-        ([*data, tmp_path / "3"], "have other names"),
+        ([*data, tmp_path / "3"], "'class00' instead of '[red]'"),
         (["evaluate", tmp_path / "file.ckpt"], "is not a checkpoint of rootpool train"),
         (["export", colours / "run", "--output", "model.tflite"], "must end in .onnx or .pt2"),
         (["export", tmp_path / "nothing"], "there is no checkpoint"),
