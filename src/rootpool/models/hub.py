@@ -17,7 +17,7 @@ __all__ = ["HubClassifier"]
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 
 
-class HubClassifier(nn.Module, ModelHubMixin, library_name="rootpool"):  # type: ignore[call-arg]
+class HubClassifier(nn.Module, ModelHubMixin, library_name="rootpool"):
     """A network with ``save_pretrained``, ``from_pretrained`` and ``push_to_hub``.
 
     A folder or a repository of the hub holds ``model.safetensors``, which says how the network was made,
