@@ -49,7 +49,11 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[
     A PyTorch file may have the tensors at its top level, under ``state_dict`` or under ``model``, and is
     read with ``weights_only=True``. Prefixes of wrappers around the whole network are removed.
 
-    >>> tensors, rest = read_tensors("birds.safetensors")  # doctest: +SKIP
+    >>> import tempfile
+    >>> path = tempfile.mkdtemp() + "/net.pt"
+    >>> torch.save({"state_dict": {"weight": torch.ones(2)}, "epoch": 3}, path)
+    >>> read_tensors(path)
+    ({'weight': tensor([1., 1.])}, {'epoch': 3})
     """
     path = Path(path)
     if not path.is_file():

@@ -26,7 +26,12 @@ class HubClassifier(nn.Module, ModelHubMixin, library_name="rootpool"):
     Args:
         network: from :func:`rootpool.models.create_model`.
 
-    >>> model = HubClassifier.from_pretrained("runs/birds", num_classes=5)  # doctest: +SKIP
+    >>> import tempfile
+    >>> from rootpool.models import create_model
+    >>> folder = tempfile.mkdtemp()
+    >>> _ = HubClassifier(create_model("patchnet", num_classes=18)).save_pretrained(folder)
+    >>> HubClassifier.from_pretrained(folder).network.num_classes
+    18
     """
 
     def __init__(self, network: PooledClassifier) -> None:

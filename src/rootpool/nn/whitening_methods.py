@@ -35,7 +35,7 @@ class WhiteningMethod(ABC):
     ``use`` says in one line when to choose it.
 
     >>> from rootpool.nn import Whitening
-    >>> Whitening(8, CholeskyWhitening()).method
+    >>> Whitening(8, method=CholeskyWhitening()).method
     CholeskyWhitening()
     """
 

@@ -89,7 +89,7 @@ def test_ties_name_all_kinds():
             assert not record["reference_error"] < 0.1
             assert record["our_error"] < 1e-14
     assert "there is no gradient by SVD" in result.reason
-    assert "SVD-Trunc and SVD-Taylor are wrong even in our implementation" in result.reason
+    assert "SVD-Trunc and SVD-Taylor are wrong even in our code" in result.reason
 
 
 def test_fifty_digits_solve_the_equation_of_the_gradient():
