@@ -81,6 +81,6 @@ def tiny_recipe(family, method, hybrid=False):
 
 def run_here(left, folder, workers):
     """What `rootpool.train.study._train_all` does, in this process."""
-    for run in left.values():  # first stages come before the runs that need them
-        _train(run, folder)
-        yield Event(run.key, done=True)
+    for key, (trial, first) in left.items():  # first stages come before the runs that need them
+        _train(trial, key, first, folder)
+        yield Event(key, done=True)

@@ -65,7 +65,7 @@ def _checked(records: list[Record]) -> Checked:
         f"not finite. With fewer positions than channels, there is no gradient by {' and '.join(missing)}. A "
         f"finite kernel does no harm there, because no feature points into the null space. Our layers "
         f"are right to {ours:.0e} in both cases. Within rounding of a tie, {' and '.join(lost)} are wrong "
-        f"even in our implementation, since they bound the kernel. The exact gradient is right to "
+        f"even in our code, since they bound the kernel. The exact gradient is right to "
         f"{exact:.0e} everywhere.",
     )
 
