@@ -11,7 +11,6 @@ CASES = {
     "tr": {"train"},
     "train pat": {"patches", "patches-norm"},
     "train patches --method exa": {"exact"},
-    "demo --methods minim": {"minimax"},
     "train patches model.warm": {"model.warmup_epochs="},
     "train seed=1 trainer.max_ep": {"trainer.max_epochs="},
 }

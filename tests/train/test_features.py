@@ -172,7 +172,7 @@ def test_what_cannot_be_cached(files, tmp_path):
         (good, {"transform": lambda image: PLAIN(image)}, "does not say what it does, only where"),
         ([], {}, "at least one image file, got none"),
         (files, {}, r"cannot decode .*7\.png"),
-        ([*good, files[9]], {"transform": whole, "batch_size": 1}, r"first image are \(1, 4, 4, 5"),
+        ([*good, files[9]], {"transform": whole, "batch_size": 1}, r"first image has \(1, 4, 4, 5"),
     ):
         with pytest.raises(ValueError, match=message):
             make(given, tmp_path, **options)

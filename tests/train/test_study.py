@@ -131,7 +131,7 @@ def test_a_dead_process_and_an_interruption_end_all_and_the_same_call_continues(
 
     for happens, error, message in (
         (kill, ChildProcessError, r"trained 'exact, standalone' was killed: often"),
-        (interrupt, KeyboardInterrupt, ""),
+        (interrupt, KeyboardInterrupt, None),
     ):
         with pytest.raises(error, match=message):
             run_trials([long], tmp_path, workers=1, on_event=happens)
