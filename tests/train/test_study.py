@@ -118,7 +118,7 @@ def test_a_dead_process_and_an_interruption_end_all_and_the_same_call_continues(
     tmp_path, monkeypatch
 ):
     monkeypatch.setattr(study_module, "LOOK_EVERY", 0.02)
-    long = trial("exact", trainer={"max_epochs": 30})
+    long = trial("exact", trainer={"max_epochs": 12})
 
     def kill(event):
         if event.record is not None:
