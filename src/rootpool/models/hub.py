@@ -9,6 +9,8 @@ from typing import Any
 from huggingface_hub import ModelHubMixin, hf_hub_download
 from torch import Tensor, nn
 
+from rootpool.files import write_atomically
+
 from .checkpoints import load_checkpoint, save_checkpoint
 from .classifier import PooledClassifier
 
@@ -46,7 +48,7 @@ class HubClassifier(nn.Module, ModelHubMixin, library_name="rootpool"):
         save_checkpoint(self.network, save_directory / WEIGHTS)
         spec = self.network.spec
         config = {} if spec is None else json.loads(spec.to_json())
-        (save_directory / CONFIG).write_text(json.dumps(config, indent=2), encoding="utf-8")
+        write_atomically(save_directory / CONFIG, json.dumps(config, indent=2))
 
     @classmethod
     def _from_pretrained(
