@@ -101,7 +101,7 @@ def test_without_a_command_there_is_help(capsys):
 
 
 def test_a_reader_that_leaves_early_is_no_error():
-    command = [sys.executable, "-m", "rootpool.cli", "completion", "bash"]
+    command = [sys.executable, "-m", "rootpool.cli", "recipes"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.close()
         assert process.stderr.read() == b""

@@ -111,10 +111,6 @@ def _report_arguments(parser: argparse.ArgumentParser) -> None:
     add("--title", default="Report of training runs", help="of the page (default: %(default)s)")
 
 
-def _completion_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("shell", choices=["bash", "zsh", "tcsh"])
-
-
 COMMANDS = {
     "train": Command(
         "train a network by one of the paper's recipes, or by your own",
@@ -173,13 +169,6 @@ COMMANDS = {
         "rootpool.train.demo:demo",
         "; run the same command again to continue",
     ),
-    "completion": Command(
-        "print a script that lets a shell complete our commands",
-        "rootpool completion bash > ~/.local/share/bash-completion/completions/rootpool\n"
-        "rootpool completion zsh > _rootpool   # in a folder of $fpath",
-        _completion_arguments,
-        "rootpool.cli.completion:completion",
-    ),
 }
 
 
@@ -206,11 +195,9 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
         super().__init__(prog, max_help_position=32)
 
 
-def build_parser(
-    kind: type[argparse.ArgumentParser] = argparse.ArgumentParser,
-) -> argparse.ArgumentParser:
+def build_parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
-    parser = kind(
+    parser = argparse.ArgumentParser(
         prog="rootpool",
         description="Stable, fast, differentiable spectral layers for PyTorch.",
         epilog=EPILOG,

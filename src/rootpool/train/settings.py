@@ -1,8 +1,7 @@
 """Every key of a configuration, declared once: its type, its default and what it means. Without torch.
 
 A configuration is a nested dictionary, from a recipe, a file or the command line; `resolve` checks it and
-fills in the defaults. A shell completes these keys, ``rootpool train --show`` prints them, and a run keeps
-them in ``config.yaml``.
+fills in the defaults. ``rootpool train --show`` prints them, and a run keeps them in ``config.yaml``.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from .config import SettingsError
-from .typed import Numbers, from_dictionary, known_keys
+from .typed import Numbers, from_dictionary
 
 __all__ = [
     "BranchSettings",
@@ -26,7 +25,6 @@ __all__ = [
     "as_yaml",
     "check_same",
     "resolve",
-    "setting_names",
 ]
 
 # Numbers that make sense. Torch would refuse others in the middle of a step, or take them without a word.
@@ -312,15 +310,6 @@ class Settings:
                 f"patience={self.patience} waits for a lower validation error, and "
                 "trainer.limit_val_batches=0 leaves out the validation; leave out one of them"
             )
-
-
-def setting_names() -> list[str]:
-    """Every key of a configuration, with dots.
-
-    >>> {"seed", "model.lr", "data.root", "hybrid.switch_epoch"} <= set(setting_names())
-    True
-    """
-    return sorted(known_keys(Settings))
 
 
 def resolve(config: Mapping[str, Any]) -> Settings:

@@ -8,16 +8,11 @@ from torch's global generator alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
 
-import numpy as np
 import torch
-from PIL import Image, ImageOps
-from torch import Tensor
 from torchvision.transforms import v2
 from torchvision.transforms.v2 import InterpolationMode
-from torchvision.transforms.v2 import functional as F
 
 from .splits import Transform
 
@@ -32,7 +27,10 @@ __all__ = [
 ]
 
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet, R, G, B
-CIFAR_MEAN, CIFAR_DEVIATION = (125.3, 123.0, 113.9), (63.0, 62.1, 66.7)  # of CIFAR-10, 0 to 255
+CIFAR_MEAN, CIFAR_DEVIATION = (
+    (0.49137, 0.48235, 0.44667),
+    (0.24706, 0.24353, 0.26157),
+)  # of CIFAR-10
 
 # The shorter side, whose shape is kept, or height and width.
 Size = int | tuple[int, int]
@@ -128,42 +126,13 @@ def cifar_transforms(
 ) -> tuple[Transform, Transform]:
     """Training: a random crop of the image within a black margin, random flip; validation: the image.
 
-    The usual transforms for CIFAR, with the statistics of CIFAR-10. The margin is an eighth of the crop: 4
-    pixels of 32. Images of another size are resized first.
+    The usual transforms for CIFAR, by default with the statistics of CIFAR-10. The margin is an eighth of the
+    crop: 4 pixels of 32. Images of another size are resized first.
     """
-    if look != PLAIN:
-        raise ValueError(
-            "data.transform=cifar has its own statistics and augmentation; for others use resized-crop"
-        )
-    _check(resize, crop)
-    return _Small(resize, crop, margin=crop // 8), _Small(resize, crop, margin=0)
-
-
-@dataclass(frozen=True)
-class _Small:
-    """By Pillow, because the overhead of a chain of transforms is a multiple of the work here."""
-
-    resize: Size
-    crop: int
-    margin: int
-    # Of pixels from 0 to 1, as torchvision's Normalize has them.
-    mean: ClassVar[list[float]] = [value / 255 for value in CIFAR_MEAN]
-    std: ClassVar[list[float]] = [value / 255 for value in CIFAR_DEVIATION]
-
-    def __call__(self, given: Any) -> Tensor:
-        image: Image.Image = Image.fromarray(given) if isinstance(given, np.ndarray) else given
-        if image.size != (self.crop, self.crop) or self.resize != self.crop:
-            image = F.center_crop(F.resize(image, _pair(self.resize)), [self.crop])
-        if self.margin:
-            offsets = 2 * self.margin + 1
-            draw = int(torch.randint(2 * offsets**2, ()))
-            x, y = draw // 2 % offsets - self.margin, draw // 2 // offsets - self.margin
-            # Black where it leaves the image.
-            image = image.crop((x, y, x + self.crop, y + self.crop))
-            image = ImageOps.mirror(image) if draw % 2 else image
-        mean, deviation = (np.array(x, np.float32) for x in (CIFAR_MEAN, CIFAR_DEVIATION))
-        pixels = (np.asarray(image, np.float32) - mean) / deviation
-        return torch.from_numpy(pixels.transpose(2, 0, 1))
+    if (look.mean, look.std) == (MEAN, DEVIATION):
+        look = replace(look, mean=CIFAR_MEAN, std=CIFAR_DEVIATION)
+    shifted = v2.RandomCrop(crop, padding=crop // 8)
+    return look.both(resize, crop, look.resize(resize), v2.CenterCrop(crop), shifted)
 
 
 def resized_crop_transforms(
