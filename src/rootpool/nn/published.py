@@ -65,22 +65,10 @@ from .method import Method
 from .newton_root import SVDNewton
 
 __all__ = [
-    "MPNCovPublished",
-    "MPNCovReleased",
+    "FORMS",
     "PairKernel",
     "PublishedRoot",
     "ReleasedRoot",
-    "SVDNewtonReleased",
-    "SVDPIPublished",
-    "SVDPIReleased",
-    "SVDPadePublished",
-    "SVDPadeReleased",
-    "SVDTaylorPublished",
-    "SVDTaylorReleased",
-    "SVDTopNPublished",
-    "SVDTopNReleased",
-    "SVDTruncPublished",
-    "SVDTruncReleased",
     "pade_coefficients",
     "sum_of_powers",
 ]
@@ -95,6 +83,7 @@ class PublishedRoot(Method):
 
     source: ClassVar[str] = "published"
     ours: ClassVar[type[Any]]
+    defaults: ClassVar[dict[str, Any]] = {}  # of parameters, where they are not ours
 
     def __post_init__(self) -> None:
         _ = self.root  # checks the parameters
@@ -201,6 +190,7 @@ class ReleasedRoot(PublishedRoot):
 
 
 class _ReleasedTopN(ReleasedRoot):
+    defaults: ClassVar[dict[str, Any]] = {"count": None}
     count: int | None
 
     def keep(self, channels: int) -> int:
@@ -229,7 +219,7 @@ class _ReleasedNewton(ReleasedRoot):
         return T
 
 
-def _form(ours: type[Any], form: type[PublishedRoot], **defaults: Any) -> type[Any]:
+def _form(ours: type[Any], form: type[PublishedRoot]) -> type[PublishedRoot]:
     """The class of a method in that form, with the parameters of ours."""
     source = form.source
     what = "by the paper's equations" if source == "published" else "as the authors' program has it"
@@ -240,25 +230,23 @@ def _form(ours: type[Any], form: type[PublishedRoot], **defaults: Any) -> type[A
         "__doc__": f"{ours.__name__} {what}.",
         "__module__": __name__,
     }
-    parameters = [(f.name, f.type, defaults.get(f.name, f.default)) for f in fields(ours)]
+    parameters = [(f.name, f.type, form.defaults.get(f.name, f.default)) for f in fields(ours)]
     name = f"{ours.__name__}{source.title()}"
     return make_dataclass(name, parameters, bases=(form,), namespace=members, frozen=True)
 
 
-MPNCovPublished = _form(MPNCov, PublishedRoot)
-SVDTopNPublished = _form(SVDTopN, PublishedRoot)
-SVDTruncPublished = _form(SVDTrunc, PublishedRoot)
-SVDPIPublished = _form(SVDPI, PublishedRoot)
-SVDTaylorPublished = _form(SVDTaylor, PublishedRoot)
-SVDPadePublished = _form(SVDPade, PublishedRoot)
-
-MPNCovReleased = _form(MPNCov, ReleasedRoot)
-SVDTopNReleased = _form(SVDTopN, _ReleasedTopN, count=None)
-SVDTruncReleased = _form(SVDTrunc, ReleasedRoot)
-SVDPIReleased = _form(SVDPI, _ReleasedPI)
-SVDNewtonReleased = _form(SVDNewton, _ReleasedNewton)
-SVDTaylorReleased = _form(SVDTaylor, ReleasedRoot)
-SVDPadeReleased = _form(SVDPade, ReleasedRoot)
+_BOTH: tuple[type[Any], ...] = (MPNCov, SVDTopN, SVDTrunc, SVDPI, SVDTaylor, SVDPade)
+_OTHERWISE: dict[type[Any], type[ReleasedRoot]] = {
+    SVDTopN: _ReleasedTopN,
+    SVDPI: _ReleasedPI,
+    SVDNewton: _ReleasedNewton,
+}
+FORMS = (
+    *(_form(ours, PublishedRoot) for ours in _BOTH),
+    *(_form(ours, _OTHERWISE.get(ours, ReleasedRoot)) for ours in (*_BOTH, SVDNewton)),
+)
+"""The methods, such as SVDPadePublished and SVDPadeReleased."""
+globals().update({form.__name__: form for form in FORMS})  # a pickle finds a class by its name
 
 # --------------------------------------------------------------------------------------------------
 # For autograd

@@ -19,64 +19,36 @@ from .normalisations import (
     PlainCovariance,
     SignedSqrt,
 )
-from .published import (
-    MPNCovPublished,
-    MPNCovReleased,
-    SVDNewtonReleased,
-    SVDPadePublished,
-    SVDPadeReleased,
-    SVDPIPublished,
-    SVDPIReleased,
-    SVDTaylorPublished,
-    SVDTaylorReleased,
-    SVDTopNPublished,
-    SVDTopNReleased,
-    SVDTruncPublished,
-    SVDTruncReleased,
-)
+from .published import FORMS
 from .scaled_root import ScalingEigenBranch
 from .spectral_roots import Exact
 
 __all__ = ["METHODS", "is_registered", "method_names", "register", "resolve_method"]
 
-METHODS: dict[str, type[Method]] = {
-    method.name: method
-    for method in (
-        Exact,
-        ISqrtCov,
-        MPNCov,
-        SVDTopN,
-        SVDTrunc,
-        SVDPI,
-        SVDNewton,
-        SVDTaylor,
-        SVDPade,
-        NewtonFused,
-        MinimaxRoot,
-        MPNCovPublished,
-        SVDTopNPublished,
-        SVDTruncPublished,
-        SVDPIPublished,
-        SVDTaylorPublished,
-        SVDPadePublished,
-        MPNCovReleased,
-        SVDTopNReleased,
-        SVDTruncReleased,
-        SVDPIReleased,
-        SVDNewtonReleased,
-        SVDTaylorReleased,
-        SVDPadeReleased,
-        ScalingEigenBranch,
-        BoxCox,
-        LogCholesky,
-        BrownianDistance,
-        SparsePrecision,
-        PlainCovariance,
-        MatrixLog,
-        MatrixPower,
-        SignedSqrt,
-    )
-}
+_METHODS: tuple[type[Method], ...] = (
+    Exact,
+    ISqrtCov,
+    MPNCov,
+    SVDTopN,
+    SVDTrunc,
+    SVDPI,
+    SVDNewton,
+    SVDTaylor,
+    SVDPade,
+    NewtonFused,
+    MinimaxRoot,
+    *FORMS,
+    ScalingEigenBranch,
+    BoxCox,
+    LogCholesky,
+    BrownianDistance,
+    SparsePrecision,
+    PlainCovariance,
+    MatrixLog,
+    MatrixPower,
+    SignedSqrt,
+)
+METHODS: dict[str, type[Method]] = {method.name: method for method in _METHODS}
 
 M = TypeVar("M", bound=Method)
 
