@@ -235,15 +235,18 @@ def _form(ours: type[Any], form: type[PublishedRoot]) -> type[PublishedRoot]:
     return make_dataclass(name, parameters, bases=(form,), namespace=members, frozen=True)
 
 
-_BOTH: tuple[type[Any], ...] = (MPNCov, SVDTopN, SVDTrunc, SVDPI, SVDTaylor, SVDPade)
-_OTHERWISE: dict[type[Any], type[ReleasedRoot]] = {
+_RELEASED: dict[type[Any], type[ReleasedRoot]] = {
+    MPNCov: ReleasedRoot,
     SVDTopN: _ReleasedTopN,
+    SVDTrunc: ReleasedRoot,
     SVDPI: _ReleasedPI,
     SVDNewton: _ReleasedNewton,
+    SVDTaylor: ReleasedRoot,
+    SVDPade: ReleasedRoot,
 }
 FORMS = (
-    *(_form(ours, PublishedRoot) for ours in _BOTH),
-    *(_form(ours, _OTHERWISE.get(ours, ReleasedRoot)) for ours in (*_BOTH, SVDNewton)),
+    *(_form(ours, PublishedRoot) for ours in _RELEASED if ours is not SVDNewton),
+    *(_form(ours, form) for ours, form in _RELEASED.items()),
 )
 """The methods, such as SVDPadePublished and SVDPadeReleased."""
 globals().update({form.__name__: form for form in FORMS})  # a pickle finds a class by its name
