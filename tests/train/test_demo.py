@@ -30,7 +30,9 @@ def page(tmp_path, monkeypatch):
         return (tmp_path / "demo.md").read_text(encoding="utf-8")
 
     sizes = {module.EXACT: 1e-7, module.LOW: 1e-3, module.PUBLISHED: 30.0}
-    measured = [{"run": r, "step": k, "error": x} for r, x in sizes.items() for k in range(3)]
+    measured = [
+        {"run": r, "step": k, "gradient_error": x} for r, x in sizes.items() for k in range(3)
+    ]
     monkeypatch.setattr(module, "run_trials", run_trials)
     monkeypatch.setattr(module, "gradient_errors", lambda: measured)
     return written
@@ -57,6 +59,6 @@ def test_the_page_opens_with_what_the_runs_show(errors, seeds, said, page):
 def test_gradients_of_the_first_step(monkeypatch):
     loader = ImageData.train_dataloader
     monkeypatch.setattr(ImageData, "train_dataloader", lambda data: [next(iter(loader(data)))])
-    exact, low, published = (record["error"] for record in module.gradient_errors())
+    exact, low, published = (record["gradient_error"] for record in module.gradient_errors())
     assert exact < 1e-5 < published
     assert low < 0.1

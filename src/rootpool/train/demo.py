@@ -9,16 +9,13 @@ from statistics import fmean, median
 from typing import Any
 
 import torch
-from matplotlib.figure import Figure
 from torch import Tensor
 
 import rootpool
 from rootpool import report
 from rootpool.nn import covariance_pool, covariance_pools
 from rootpool.progress import Display
-from rootpool.report.plots.curves import collect
-from rootpool.report.plots.drawing import logarithmic, styled
-from rootpool.report.plots.palette import STYLES
+from rootpool.report.plots import learning_curves
 
 from .config import merge
 from .recipe import recipe
@@ -144,7 +141,9 @@ def gradient_errors() -> list[report.Record]:
         for run in (EXACT, LOW, PUBLISHED):
             difference = gradient(seen["features"], *RUNS[run][:2]) - exact
             error = float(difference.norm() / exact.norm())
-            records.append({"run": run, "step": step, "error": error})
+            method = RUNS[run][0].removesuffix("-published")
+            about = {"run": run, "method": method, "step": step}
+            records.append({**about, "gradient_error": error})
         optimizer.step()
     return records
 
@@ -174,7 +173,7 @@ def _story(groups: Sequence[report.RunGroup]) -> list[report.Block]:
     reach = f" (± {images.images_reach:.1f} over other images)" if images else ""
     rescued = len(failed[PUBLISHED]) > len(failed[HYBRID])
     gradients = gradient_errors()
-    errors = {run: [r["error"] for r in gradients if r["run"] == run] for run in RUNS}
+    errors = {run: [r["gradient_error"] for r in gradients if r["run"] == run] for run in RUNS}
     wrong = sum(not error < 1 for error in errors[PUBLISHED])
     found = {
         "Average or covariance?": f"Average pooling {ended(AVERAGE)} validation error, the exact root of "
@@ -189,12 +188,13 @@ def _story(groups: Sequence[report.RunGroup]) -> list[report.Block]:
         f"values count as zeros, and {median(errors[EXACT]):.1g} times in float64.",
     }
     picture = report.Picture.of(
-        _draw,
-        [row for group in groups for row in group.records("history")],
+        learning_curves,
         gradients,
-        alt="Validation errors by epoch, and errors of the gradient by step",
-        caption="Above: a line that ends in a cross diverged. Below: one epoch of the exact root; at 1 and "
-        "above, a gradient is mostly error.",
+        "gradient_error",
+        x="step",
+        alt="Relative errors of the gradient by step",
+        caption="Relative errors of the gradient in one epoch of the exact root; at 1 and above, a gradient "
+        "is mostly error. The validation errors of all runs are below.",
     )
     told = [report.Paragraph((report.Strong(name), f" {text}")) for name, text in found.items()]
     return [*told, picture, report.Note(ABOUT)]
@@ -211,33 +211,3 @@ def _failure(run: report.RunFolder) -> str:
         return f"it diverges in epoch {run.diverged['epoch'] + 1}"
     best = min(row["val_error"] for row in run.history)
     return f"{_final(run):.1f} %" + (f", after {best:.1f} %" if best + FAR < _final(run) else "")
-
-
-@styled
-def _draw(history: Sequence[report.Record], gradients: Sequence[report.Record]) -> Figure:
-    """Errors of the runs above errors of gradients, with a label at the end of each line."""
-    figure = Figure(figsize=(5.2, 5.2), layout="constrained")  # legible on a phone
-    panels = {
-        "validation error, %, by epoch": (history, "epoch", "val_error"),
-        "relative error of the gradient, by step": (gradients, "step", "error"),
-    }
-    for axes, (title, (records, x, y)) in zip(figure.subplots(2, 1), panels.items(), strict=True):
-        lines = sorted(collect(records, x, y)[0], key=lambda line: line.centre[-1])
-        axes.set_title(title, loc="left")
-        place, to_height = -1.0, axes.transData + axes.transAxes.inverted()
-        looks = {
-            run: STYLES[method.removesuffix("-published")] for run, (method, *_) in RUNS.items()
-        }
-        for line in lines:
-            dashes = "--" if line.run in (LOW, HYBRID) else "-"
-            end = "x" if line.x[-1] < max(other.x[-1] for other in lines) else ""
-            look = {"color": looks[line.run].colour, "marker": end, "markevery": [-1]}
-            axes.plot(line.x, line.centre, dashes, linewidth=1.4, **look)
-        if y == "error":
-            logarithmic(axes, "y")
-        axes.autoscale_view()
-        for line in lines:
-            place = max(place + 0.085, float(to_height.transform((0, line.centre[-1]))[1]))
-            look = {"color": looks[line.run].colour, "va": "center", "transform": axes.transAxes}
-            axes.text(1.02, place, line.run, **look)
-    return figure
