@@ -83,8 +83,6 @@ def test_a_run_folder_is_evaluated_on_any_folder_of_its_classes(colours, tmp_pat
     page = (output / "index.html").read_text(encoding="utf-8")
     assert "Predicted class by true class" in page
     assert "top-5" not in page
-    wrong = [row for row in rows if row["confused_with"]]
-    assert ("What is confused with what" in page) == bool(wrong)
 
 
 def test_an_image_and_its_mirror_image_decide_together(colours, capsys):
@@ -97,7 +95,6 @@ def test_an_image_and_its_mirror_image_decide_together(colours, capsys):
     with torch.no_grad():
         logits = (network(X) + network(X.flip(-1))) / 2
     found = evaluate(trained, mirrored=True)
-    assert found.predicted == tuple(logits.argmax(-1).tolist())
     expected = torch.nn.functional.cross_entropy(logits, labels).item()
     assert found.metrics["val_loss"] == pytest.approx(expected, rel=1e-5)
     assert found.metrics["val_loss"] != evaluate(trained).metrics["val_loss"]  # and not for ever
@@ -209,7 +206,6 @@ def test_mistakes_around_a_run(colours, tmp_path, capsys):
             ["evaluate", colours / "run", "--output", colours / "start.pt"],
             "is a file, not a folder",
         ),
-        ([*data[:2], "--mirrored", "--output", tmp_path / "page"], "leave out --mirrored"),
         (["predict", colours / "run", tmp_path / "x.jpg"], "there is no image or folder"),
         (
             ["train", "--resume"],

@@ -30,8 +30,6 @@ def evaluate(
     _check_exists(checkpoint)
     if output is not None and os.path.isfile(output):  # said before the work, not after it
         raise SettingsError(f"{output} is a file, not a folder; choose another --output")
-    if output is not None and mirrored:
-        raise SettingsError("--output shows decisions on images as they are: leave out --mirrored")
 
     from rootpool.train.evaluation import evaluate as measure
     from rootpool.train.evaluation import load_run
@@ -69,9 +67,7 @@ def evaluate(
     if output is not None:
         with quiet_lightning():  # also about fonts that lack the names of classes
             _write_evaluation(found, Path(output))
-            page = evaluation_page(run, found, data, on_bad_image).write(
-                Path(output) / "index.html"
-            )
+            page = evaluation_page(run, found).write(Path(output) / "index.html")
         print(f"Look at {page.resolve().as_uri()}")
     return 0
 

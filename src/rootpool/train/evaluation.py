@@ -92,14 +92,11 @@ class Evaluation:
         metrics: ``val_error`` and ``val_error5`` in per cent, ``val_loss``, ``samples``.
         confusion: images by true class and predicted class.
         classes: names of both.
-        predicted: the class that each image was given, in the order of the data; empty if several processes
-            have measured.
     """
 
     metrics: dict[str, float]
     confusion: list[list[int]]
     classes: list[str]
-    predicted: tuple[int, ...] = ()
 
     def by_class(self) -> list[dict[str, Any]]:
         """For each class that has images: how many, their error, and what they are taken for most often."""
@@ -150,9 +147,7 @@ def evaluate(
     finally:
         module.mirrored = before
     confusion: list[list[int]] = counter.metric.compute().tolist()
-    samples = len(data.splits.val)
-    predicted = tuple(counter.predicted) if len(counter.predicted) == samples else ()
-    return Evaluation({**metrics, "samples": samples}, confusion, run.classes, predicted)
+    return Evaluation({**metrics, "samples": len(data.splits.val)}, confusion, run.classes)
 
 
 class _Confusion(pl.Callback):
@@ -160,13 +155,11 @@ class _Confusion(pl.Callback):
 
     def __init__(self, classes: int) -> None:
         self.metric = MulticlassConfusionMatrix(classes)
-        self.predicted: list[int] = []
 
     def on_validation_batch_end(
         self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Any, *args: Any
     ) -> None:
         self.metric.to(pl_module.device).update(pl_module.predicted, batch[1])
-        self.predicted += pl_module.predicted.tolist()
 
 
 def data_of(run: TrainedRun, root: str | None = None, on_bad_image: str | None = None) -> ImageData:

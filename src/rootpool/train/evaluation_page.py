@@ -1,48 +1,29 @@
-"""A page about the errors of a trained network, with the photographs themselves.
-
-The images are the user's own: the page is for looking at, and is not made to be published.
-"""
+"""A page about the errors of a trained network."""
 
 from __future__ import annotations
 
 import rootpool
-from rootpool.report import Block, Facts, Heading, Number, Page, Picture, Table
-from rootpool.report.plots import confused_pairs, confusion_matrix
+from rootpool.report import Facts, Number, Page, Picture, Table
+from rootpool.report.plots import confusion_matrix
 
-from .data import LabelledImages, decode_image
-from .evaluation import Evaluation, TrainedRun, data_of
+from .evaluation import Evaluation, TrainedRun
 
 __all__ = ["evaluation_page"]
 
 WORST = 20
 
 
-def evaluation_page(
-    run: TrainedRun, found: Evaluation, root: str | None = None, on_bad_image: str | None = None
-) -> Page:
-    """The page.
-
-    Args:
-        run: the network.
-        found: what `evaluate` gave for it.
-        root: the data that it was measured on; None for the run's own.
-        on_bad_image: as for `evaluate`.
-    """
+def evaluation_page(run: TrainedRun, found: Evaluation) -> Page:
+    """The page of what `evaluate` found for a run."""
     page = Page(
         "Where it fails",
         lead=f"{run.checkpoint.parent.name}, after epoch {run.epoch + 1}.",
         footer=f"Written by rootpool {rootpool.__version__}.",
     )
-    page.add(
-        _facts(run, found),
-        _worst(found),
-        Picture.of(
-            confusion_matrix, found.confusion, found.classes, alt="Predicted class by true class"
-        ),
+    matrix = Picture.of(
+        confusion_matrix, found.confusion, found.classes, alt="Predicted class by true class"
     )
-    images = data_of(run, root, on_bad_image).splits.val
-    if found.predicted and images.path(0):
-        page.add(*_pairs(images, found))
+    page.add(_facts(run, found), _worst(found), matrix)
     return page
 
 
@@ -71,22 +52,3 @@ def _worst(found: Evaluation) -> Table:
         ],
         "Classes, the worst first.",
     )
-
-
-def _pairs(images: LabelledImages, found: Evaluation) -> list[Block]:
-    labels = images.labels.tolist()
-    if list(found.predicted) == labels:
-        return []
-    return [
-        Heading("What is confused with what"),
-        Picture.of(
-            confused_pairs,
-            lambda k: decode_image(images.path(k)),
-            labels,
-            found.predicted,
-            found.classes,
-            alt="Pairs of classes that are confused most often, with a photograph of each",
-            caption="Left: a photograph that was taken for the class on the right. Right: one of that class "
-            "that was recognised.",
-        ),
-    ]

@@ -7,13 +7,12 @@ and ``seed``.
 from __future__ import annotations
 
 from .bars import dots_with_spread, paired_differences, speed_bars
-from .confusion import confused_pairs, confusion_matrix
+from .confusion import confusion_matrix
 from .curves import learning_curves
 from .drawing import WIDE
 
 __all__ = [
     "WIDE",
-    "confused_pairs",
     "confusion_matrix",
     "dots_with_spread",
     "learning_curves",

@@ -1,22 +1,18 @@
-"""Which classes are taken for which: as a matrix, and as photographs."""
+"""Which classes are taken for which."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
-from PIL import Image
 
 from .drawing import WIDE, fit, styled
 
-__all__ = ["confused_pairs", "confusion_matrix"]
+__all__ = ["confusion_matrix"]
 
 NAMED = 40  # classes whose names fit beside the picture
 COUNTED = 16  # classes whose counts fit into it
-PAIRS = 6
-SIDE = 240  # pixels of a photograph
 
 
 @styled
@@ -45,35 +41,4 @@ def confusion_matrix(counts: Sequence[Sequence[int]], classes: Sequence[str]) ->
             if count:
                 colour = "white" if shares[row, column] > 0.5 else "black"
                 axes.text(column, row, f"{count:.0f}", ha="center", va="center", color=colour)
-    return figure
-
-
-@styled
-def confused_pairs(
-    load: Callable[[int], Image.Image],
-    labels: Sequence[int],
-    predicted: Sequence[int],
-    classes: Sequence[str],
-) -> Figure:
-    """The most frequent mistakes: a photograph that was mistaken, beside one that was recognised.
-
-    Args:
-        load: reads the image with an index.
-        labels: the class of each.
-        predicted: what each was taken for; at least one is wrong.
-        classes: names of the classes.
-    """
-    answers = list(zip(labels, predicted, strict=True))
-    mistakes = Counter(pair for pair in answers if pair[0] != pair[1]).most_common(PAIRS)
-    figure = Figure(figsize=(7, 2.6 * len(mistakes)), layout="constrained")
-    grid = figure.subplots(len(mistakes), 2, squeeze=False)
-    for row, ((true, other), times) in zip(grid, mistakes, strict=True):
-        titles = f"{classes[true]}, taken for ({times} ×)", classes[other]
-        for axes, pair, title in zip(row, ((true, other), (other, other)), titles, strict=True):
-            axes.set_axis_off()
-            axes.set_title(title)
-            if pair in answers:
-                image = load(answers.index(pair)).convert("RGB")
-                image.thumbnail((SIDE, SIDE))
-                axes.imshow(np.asarray(image))
     return figure
