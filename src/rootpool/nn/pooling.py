@@ -34,6 +34,7 @@ def covariance_pool(
     *,
     compute_dtype: torch.dtype | None = None,
     output: str = "triangle",
+    solver_device: str | torch.device | None = None,
 ) -> Tensor:
     r"""Normalised covariances of feature maps, with their gradient to the features.
 
@@ -58,6 +59,9 @@ def covariance_pool(
         output: ``"triangle"``, ``(B, C (C + 1) / 2)`` in row-major order; ``"isometric"``, the
             same with off-diagonal entries times the root of 2, so that inner products equal those between the
             matrices; or ``"matrix"``.
+        solver_device: where spectral roots decompose, such as ``"cpu"``. None is the device of the features;
+            for more than 32 positions and channels on a GPU and torch before 2.12, which decomposes the
+            matrices of a batch one after the other there, the CPU.
 
     Returns:
         The representation in the dtype of the features. That of one map does not depend on what else is
@@ -70,7 +74,9 @@ def covariance_pool(
     torch.Size([2, 36])
     """
     _check_options(compute_dtype, output)
-    return _pool(features, resolve_method(method), compute_dtype, output)
+    return _pool(
+        features, resolve_method(method), compute_dtype, output, solver_device=solver_device
+    )
 
 
 def _check_options(compute_dtype: torch.dtype | None, output: str) -> None:
@@ -86,6 +92,7 @@ def _pool(
     compute_dtype: torch.dtype | None,
     output: str,
     learned: nn.Module | None = None,
+    solver_device: str | torch.device | None = None,
 ) -> Tensor:
     X = flatten_positions(features, "covariance_pool")
     dtype = working_dtype(compute_dtype, X.device)
@@ -97,7 +104,7 @@ def _pool(
     with no_autocast(X.device):  # half precision would undo compute_dtype
         if root is not None:
             kept = kept_dtype(compute_dtype, dtype, X.dtype) if root.low_precision_ok else dtype
-            Q = fused_root(X, root, dtype, kept, form)
+            Q = fused_root(X, root, dtype, kept, form, str(solver_device or ""))
         else:
             Q = (learned or method)(method.covariance(widened(X, dtype)))
             Q = Q if form == "matrix" else to_triangle(Q)
@@ -172,6 +179,7 @@ class CovariancePool(_Pool):
             None, as in the paper, leaves it alone.
         channel_dropout: a module that is applied to the reduced features, such as
             :class:`AdaptiveChannelDropout`; None for none.
+        solver_device: where spectral roots decompose, as in :func:`covariance_pool`.
 
     Shape:
         ``(B, in_channels, H, W)`` or ``(B, in_channels, N)`` to ``(B, out_features)``, or
@@ -193,9 +201,11 @@ class CovariancePool(_Pool):
         output: str = "triangle",
         scaling: Scaling | None = None,
         channel_dropout: nn.Module | None = None,
+        solver_device: str | torch.device | None = None,
     ) -> None:
         super().__init__(in_channels, reduction, scaling)
         _check_options(compute_dtype, output)
+        self.solver_device = solver_device
         self.channel_dropout = nn.Identity() if channel_dropout is None else channel_dropout
         self.compute_dtype = compute_dtype
         self.output = output
@@ -227,7 +237,8 @@ class CovariancePool(_Pool):
     def pool(self, features: Tensor) -> Tensor:
         """Pool reduced features."""
         features = self.channel_dropout(features)
-        return _pool(features, self._method, self.compute_dtype, self.output, self.learned)
+        options = (self.compute_dtype, self.output, self.learned, self.solver_device)
+        return _pool(features, self._method, *options)
 
     def extra_repr(self) -> str:
         return (
