@@ -21,6 +21,7 @@ from .normalisations import (
     PlainCovariance,
     SignedSqrt,
 )
+from .polar_root import PolarRoot
 from .pooling import AveragePool, CovariancePool, covariance_pool, make_pool, resolve_pool
 from .registry import METHODS, is_registered, method_names, register, resolve_method
 from .replacing import replace_batch_norm
@@ -65,6 +66,7 @@ __all__ = [
     "NewtonFused",
     "NewtonWhitening",
     "PlainCovariance",
+    "PolarRoot",
     "SVDNewton",
     "SVDPade",
     "SVDTaylor",

@@ -106,7 +106,10 @@ def _pool(
             kept = kept_dtype(compute_dtype, dtype, X.dtype) if root.low_precision_ok else dtype
             Q = fused_root(X, root, dtype, kept, form, str(solver_device or ""))
         else:
-            Q = (learned or method)(method.covariance(widened(X, dtype)))
+            if method.low_precision_ok:
+                dtype = kept_dtype(compute_dtype, dtype, X.dtype)
+            wide = widened(X, dtype)
+            Q = learned(method.covariance(wide)) if learned else method.of_features(wide)
             Q = Q if form == "matrix" else to_triangle(Q)
         if output == "isometric":
             Q = Q * triangle_weights(X.shape[1], dtype=Q.dtype, device=Q.device)

@@ -19,6 +19,7 @@ from .normalisations import (
     PlainCovariance,
     SignedSqrt,
 )
+from .polar_root import PolarRoot
 from .published import FORMS
 from .scaled_root import ScalingEigenBranch
 from .spectral_roots import Exact
@@ -37,6 +38,7 @@ _METHODS: tuple[type[Method], ...] = (
     SVDPade,
     NewtonFused,
     MinimaxRoot,
+    PolarRoot,
     *FORMS,
     ScalingEigenBranch,
     BoxCox,
