@@ -66,6 +66,7 @@ class Counts:
     products: Counter[str] = field(
         default_factory=Counter
     )  # by dtype: multiplications and additions
+    traffic: int = 0  # bytes that are read and written
     peak: int = 0  # bytes that are in use at once, of tensors that the step has made
 
 
@@ -94,6 +95,13 @@ class _Counting(TorchDispatchMode):
             counts.solvers[f"{name.strip('_')} {shape} {_short(args[0])}"] += 1
         if name in PRODUCTS:
             counts.products[_short(result)] += 2 * result.numel() * args[-2].shape[-1]
+        if name == "all":
+            result.of_all = (
+                True  # all are as they should be; whether any is not is asked by other operators
+            )
+        counts.traffic += (
+            full.startswith("aten::") * (name not in NO_KERNEL) * sum(t.nbytes for t in tensors)
+        )
         for t in tree_leaves(result):
             if isinstance(t, Tensor):
                 self._keep(t)
@@ -124,7 +132,7 @@ def _nothing_wrong(name: str, tensor: Tensor) -> object:
     if name == "equal":
         return True
     if name == "is_nonzero" or tensor.dtype == torch.bool:
-        return False
+        return hasattr(tensor, "of_all")
     return 1.0 if tensor.is_floating_point() else 0
 
 
@@ -138,11 +146,13 @@ def fake_cuda() -> Iterator[FakeTensorMode]:
     try:
         with (
             mock.patch.object(checks, "_PLAIN_TYPES", plain),
+            mock.patch.object(Tensor, "register_hook", _note_hook),
             mock.patch.object(Tensor, "tolist", lambda t: [t.select(0, 0).item()] * len(t)),
             FakeTensorMode(allow_non_fake_inputs=True) as mode,
         ):
             yield mode
     finally:
+        _HOOKS.clear()
         for function in cached:
             function.cache_clear()
 
@@ -166,6 +176,14 @@ def counted(
         return forward.counts, backward.counts, gradient
 
 
+_HOOKS: dict[Any, list[tuple[int, Any]]] = {}
+
+
+def _note_hook(tensor: Tensor, hook: Any) -> None:
+    """Hooks of tensors are run by the walk; those of nodes (of eigh and svd) cannot be had."""
+    _HOOKS.setdefault(tensor.grad_fn, []).append((tensor.output_nr, hook))
+
+
 def _backward(outputs: list[Tensor], upstream: list[Tensor]) -> dict[Tensor, Tensor]:
     """Walk the graph by hand: autograd's engine wants the context of a real device.
 
@@ -182,6 +200,8 @@ def _backward(outputs: list[Tensor], upstream: list[Tensor]) -> dict[Tensor, Ten
             continue
         gradients = [arrived.get(k) for k in range(len(node._input_metadata))]
         with torch.no_grad():
+            for k, hook in _HOOKS.get(node, ()):
+                hook(gradients[k])
             passed = (node.apply if isinstance(node, BackwardCFunction) else node)(*gradients)
         passed = passed if isinstance(passed, tuple) else (passed,)
         # Tensors come first among the arguments of our Functions; what follows has no gradient.
