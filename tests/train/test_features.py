@@ -120,11 +120,6 @@ def test_stages_are_shared_by_those_who_need_them(files, tmp_path):
     assert computed(files, tmp_path, other, stages=["average"]) > 0
 
 
-def test_a_stage_of_several_is_found_by_itself(files, tmp_path):
-    assert computed(files, tmp_path) == 1 + COUNT
-    assert [computed(files, tmp_path, stages=[stage]) for stage in STAGES] == [0, 0, 0]
-
-
 def test_a_change_of_anything_makes_a_new_cache(files, tmp_path):
     moved, wider = Tiny(), Tiny()
     moved.first[1].running_mean += 1

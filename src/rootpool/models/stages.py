@@ -153,9 +153,7 @@ def _keep_apart(graph: fx.Graph) -> None:
     maps = {}
     for stage, node in output.args[0].items():
         with graph.inserting_after(node):
-            # Named by its stage: a numbered name, and with it the fingerprint, would depend on the others.
-            name = f"{stage}_copied"
-            maps[stage] = graph.create_node("call_function", _copied, (node,), name=name)
+            maps[stage] = graph.call_function(_copied, (node,))
     output.args = (maps,)
 
 
