@@ -155,7 +155,7 @@ def test_settings_of_the_caller_and_of_new_threads_do_not_change(
     with_setters, threads, pool, monkeypatch
 ):
     if not with_setters:  # another build of torch: the default must be touched, and put back
-        monkeypatch.setattr("rootpool.linalg._threads.own_setters", lambda: ())
+        monkeypatch.setattr("rootpool.linalg.parallel.own_setters", lambda: ())
     threads(2)
     with concurrent.futures.ThreadPoolExecutor(1) as another:
         another.submit(torch.set_num_threads, 5).result()  # the default of threads to come

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 from torch.linalg import LinAlgError
 
-from ._solvers import EIGH, JACOBI, SVD, Factors, Solver
 from .checks import checks_enabled, first_index, is_concrete, is_finite, name_item, raise_not_finite
-from .jacobi import is_tiny
 from .parallel import count_pieces, even_cuts, run_pieces, with_batch
+from .solvers import EIGH, JACOBI, SVD, Factors, Solver, is_tiny
 
 __all__ = ["eigh_forward", "roundoff", "svd_forward", "without_derivative"]
 
@@ -83,7 +81,7 @@ def _solve_in_pieces(solver: Solver, A: Tensor, caller: str, pieces: int, checke
     flat = A.detach().reshape(batch, *A.shape[-2:])
 
     def name(k: int) -> str:
-        return name_item(_place(k, lead))
+        return name_item(tuple(map(int, torch.unravel_index(torch.tensor(k), lead))))
 
     def solve_piece(piece: slice) -> Factors:
         part = flat[piece]
@@ -114,15 +112,6 @@ def _solve_in_pieces(solver: Solver, A: Tensor, caller: str, pieces: int, checke
 
         run_pieces(work, even_cuts(batch, pieces))
     return tuple(with_batch(f, lead) for f in factors)
-
-
-def _place(k: int, lead: Sequence[int]) -> tuple[int, ...]:
-    """The index in a batch of shape ``lead`` of the ``k``-th matrix."""
-    index: list[int] = []
-    for size in reversed(lead):
-        k, i = divmod(k, size)
-        index.insert(0, i)
-    return tuple(index)
 
 
 def _check_symmetric(A: Tensor, caller: str, eps: float) -> None:

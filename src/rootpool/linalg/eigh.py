@@ -33,11 +33,11 @@ from .checks import (
 )
 from .decompose import eigh_forward
 from .differentiation import Differentiable, apply, hermitian_part, remember
-from .jacobi import is_tiny
 from .parallel import batchwise
 from .precision import without_autocast
 from .products import product
 from .rules import Degenerate, Rule, eigenvector_term, resolve_rule
+from .solvers import is_tiny
 
 __all__ = ["EighResult", "eigh"]
 
@@ -54,7 +54,7 @@ class _Eigh(Differentiable):
 
     @staticmethod
     def forward(
-        A: Tensor, rule: Rule, solver_device: str | torch.device | None, known: Known | None
+        A: Tensor, rule: Rule, solver_device: str | torch.device | None, known: Known
     ) -> Known:
         return known or eigh_forward(A, "triangle", "eigh", solver_device)
 
@@ -77,9 +77,7 @@ class _Eigh(Differentiable):
         lam, U = saved
         # Hermitian to the bit: what rounding leaves of a skew part would be divided by the smallest gaps.
         E = hermitian_part(product(product(U.mH, dA), U))
-        slopes = E.diagonal(dim1=-2, dim2=-1)
-        turn = product(U, ctx.rule(lam).mT * E)
-        return slopes.real if U.is_complex() else slopes, turn
+        return E.diagonal(dim1=-2, dim2=-1).real, product(U, ctx.rule(lam).mT * E)
 
 
 def _gradient(
@@ -150,10 +148,9 @@ def eigh(
     kernel = resolve_rule(rule)
     if not needs_grad(A):
         return EighResult(*eigh_forward(A, "triangle", "eigh", solver_device))
-    known, settled = None, False
+    known: Known = ()
+    settled = False
     if solver_device is None and isinstance(kernel, Degenerate) and not is_tiny(A):
         simple = lambda pair: kernel.has_no_ties(pair[0])  # noqa: E731
         known, settled = decomposed(torch.linalg.eigh, A, simple, "eigh")
-    if known is not None and settled:
-        return EighResult(*known)
-    return EighResult(*apply(_Eigh, A, kernel, solver_device, known))
+    return EighResult(*(known if settled else apply(_Eigh, A, kernel, solver_device, known)))

@@ -79,7 +79,7 @@ class _SVD(Differentiable):
         rule: Rule,
         full_matrices: bool,
         solver_device: str | torch.device | None,
-        known: Known | None,
+        known: Known,
     ) -> Known:
         return known or svd_forward(A, full_matrices, solver_device)
 
@@ -134,11 +134,10 @@ class _SVD(Differentiable):
             dU = dU + (right - product(U, X)) * inverse
         if V.shape[-2] > k:
             dV = dV + (left - product(V, X.mH)) * inverse
-        slopes = X.diagonal(dim1=-2, dim2=-1)
         # The columns beyond k are an arbitrary basis, which stays as it is.
         dU = torch.cat([dU, torch.zeros_like(full_U[..., k:])], -1)
         dVh = torch.cat([dV.mH, torch.zeros_like(full_Vh[..., k:, :])], -2)
-        return dU, slopes.real if X.is_complex() else slopes, dVh
+        return dU, X.diagonal(dim1=-2, dim2=-1).real, dVh
 
 
 @without_autocast
@@ -183,11 +182,12 @@ def svd(
     kernel = resolve_rule(rule)
     if not needs_grad(A):
         return SVDResult(*svd_forward(A, full_matrices, solver_device))
-    known, settled = None, False
+    known: Known = ()
+    settled = False
     if solver_device is None and isinstance(kernel, Degenerate) and not full_matrices:
         simple = lambda factors: _is_simple(factors[1], kernel)  # noqa: E731
         known, settled = decomposed(_thin, A, simple, "svd")
-    if known is not None and settled:
+    if settled:
         return SVDResult(*known)
     return SVDResult(*apply(_SVD, A, kernel, full_matrices, solver_device, known))
 

@@ -64,7 +64,7 @@ from rootpool.linalg.checks import checks_enabled, first_index
 from rootpool.linalg.decompose import eigh_forward, roundoff
 from rootpool.linalg.parallel import run_pieces
 from rootpool.linalg.precision import no_autocast
-from rootpool.linalg.units import power_of_two
+from rootpool.linalg.solvers import power_of_two
 from rootpool.linalg.vectorize import triangle_size
 
 from .spectral_roots import SpectralRoot

@@ -25,7 +25,7 @@ from rootpool.linalg.matrix_derivatives import derivative_coefficients
 from rootpool.linalg.restricted import Leading
 from rootpool.linalg.rules import Rule
 from rootpool.linalg.scalar import FUNCTIONS, ScalarFunction
-from rootpool.linalg.units import power_of_two
+from rootpool.linalg.solvers import power_of_two
 
 from .spectral_roots import SpectralRoot, assemble
 

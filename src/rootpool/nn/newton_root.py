@@ -10,7 +10,7 @@ from torch import Tensor
 
 from rootpool.linalg import newton_schulz, sqrtm
 from rootpool.linalg.parameters import check_at_least
-from rootpool.linalg.units import power_of_two
+from rootpool.linalg.solvers import power_of_two
 
 from .spectral_roots import SpectralRoot, assemble, relative
 

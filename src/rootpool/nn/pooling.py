@@ -112,7 +112,9 @@ def _pool(
 class _Pool(nn.Module):
     """What poolings have in common: an optional reduction of the channels before, a scaling after."""
 
-    def __init__(self, in_channels: int, reduction: int | None, scaling: Scaling | None) -> None:
+    def __init__(
+        self, in_channels: int, reduction: int | None = None, scaling: Scaling | None = None
+    ) -> None:
         super().__init__()
         for name, value in (("in_channels", in_channels), ("reduction", reduction)):
             if value is not None and (not is_integer(value) or value < 1):
@@ -252,11 +254,6 @@ class AveragePool(_Pool):
     >>> AveragePool(2048)(torch.randn(2, 2048, 7, 7)).shape
     torch.Size([2, 2048])
     """
-
-    def __init__(
-        self, in_channels: int, reduction: int | None = None, scaling: Scaling | None = None
-    ) -> None:
-        super().__init__(in_channels, reduction, scaling)
 
     @property
     def method(self) -> str:

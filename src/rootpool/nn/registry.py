@@ -20,8 +20,7 @@ from .normalisations import (
     SignedSqrt,
 )
 from .published import FORMS
-from .scaled_root import ScalingEigenBranch
-from .spectral_roots import Exact
+from .spectral_roots import Exact, ScalingEigenBranch
 
 __all__ = ["METHODS", "is_registered", "method_names", "register", "resolve_method"]
 
