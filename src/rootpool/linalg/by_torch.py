@@ -23,27 +23,27 @@ def decomposed(
     A: Tensor,
     is_simple: Callable[[Sequence[Tensor]], bool],
     caller: str,
-) -> tuple[Known, bool]:
+) -> tuple[Known | None, bool]:
     """The factors of ``A``, and whether torch's derivative of them will do: if they are simple.
 
-    If not, they come without a graph. There are none where several threads are faster, where values cannot
-    be looked at, and where something is wrong: others know what to do then.
+    If not, they come without a graph. None where several threads are faster, where values cannot be looked
+    at, and where something is wrong: others know what to do then.
     """
     # Inside autocast the backward of torch would multiply in half precision.
     left_alone = is_concrete(A) and not (within_dual_level() or is_inside_autocast())
     if not (left_alone and checks_enabled()) or A.is_complex() or A.numel() == 0:
-        return (), False
+        return None, False
     *lead, m, n = A.shape
     # Before any look at values, after which torch's threads would be in the way of our workers.
     if count_pieces(math.prod(lead), max(m, n), A.device) > 0 or not is_finite(A.detach()):
-        return (), False
+        return None, False
     try:
         factors = run(A)
     except LinAlgError:
-        return (), False
+        return None, False
     known = tuple(factor.detach() for factor in factors)
     if not is_finite(*known):
-        return (), False
+        return None, False
     if not is_simple(known):
         return known, False
 

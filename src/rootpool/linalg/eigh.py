@@ -54,7 +54,7 @@ class _Eigh(Differentiable):
 
     @staticmethod
     def forward(
-        A: Tensor, rule: Rule, solver_device: str | torch.device | None, known: Known
+        A: Tensor, rule: Rule, solver_device: str | torch.device | None, known: Known | None
     ) -> Known:
         return known or eigh_forward(A, "triangle", "eigh", solver_device)
 
@@ -148,9 +148,10 @@ def eigh(
     kernel = resolve_rule(rule)
     if not needs_grad(A):
         return EighResult(*eigh_forward(A, "triangle", "eigh", solver_device))
-    known: Known = ()
-    settled = False
+    known, settled = None, False
     if solver_device is None and isinstance(kernel, Degenerate) and not is_tiny(A):
         simple = lambda pair: kernel.has_no_ties(pair[0])  # noqa: E731
         known, settled = decomposed(torch.linalg.eigh, A, simple, "eigh")
-    return EighResult(*(known if settled else apply(_Eigh, A, kernel, solver_device, known)))
+    if known is not None and settled:
+        return EighResult(*known)
+    return EighResult(*apply(_Eigh, A, kernel, solver_device, known))

@@ -79,7 +79,7 @@ class _SVD(Differentiable):
         rule: Rule,
         full_matrices: bool,
         solver_device: str | torch.device | None,
-        known: Known,
+        known: Known | None,
     ) -> Known:
         return known or svd_forward(A, full_matrices, solver_device)
 
@@ -182,12 +182,11 @@ def svd(
     kernel = resolve_rule(rule)
     if not needs_grad(A):
         return SVDResult(*svd_forward(A, full_matrices, solver_device))
-    known: Known = ()
-    settled = False
+    known, settled = None, False
     if solver_device is None and isinstance(kernel, Degenerate) and not full_matrices:
         simple = lambda factors: _is_simple(factors[1], kernel)  # noqa: E731
         known, settled = decomposed(_thin, A, simple, "svd")
-    if settled:
+    if known is not None and settled:
         return SVDResult(*known)
     return SVDResult(*apply(_SVD, A, kernel, full_matrices, solver_device, known))
 

@@ -22,10 +22,9 @@ from .normalisations import (
 )
 from .pooling import AveragePool, CovariancePool, covariance_pool, make_pool, resolve_pool
 from .registry import METHODS, is_registered, method_names, register, resolve_method
-from .replacing import replace_batch_norm
+from .replacing import covariance_pools, replace_batch_norm, set_method, using_method
 from .scaling import Length, Scaling
 from .spectral_roots import Exact, ScalingEigenBranch, SpectralRoot
-from .switching import covariance_pools, set_method, using_method
 from .whitening import GroupWhitening, Whitening
 from .whitening_methods import (
     WHITENING_METHODS,

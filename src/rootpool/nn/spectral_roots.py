@@ -162,14 +162,10 @@ class ScalingEigenBranch(SpectralRoot):
         slope = s / unit * decay.square() * (1 - 2 * lam) / torch.where(norm == 0, 1, norm)
         return norm * unit, slope
 
-    def weights(self, s: Tensor) -> Tensor | None:
-        if s.shape[1] == 0:
-            return None
+    def weights(self, s: Tensor) -> Tensor:
         return (1 + self._branch(s)[0]).expand_as(s)
 
     def feature_gradient(self, s: Tensor, Z: Tensor) -> tuple[Tensor, Tensor | None]:
-        if s.shape[1] == 0:
-            return Z, None
         nu, slope = self._branch(s)
         exact, _ = Exact().feature_gradient(s, Z)
         inner = exact * (1 + nu).unsqueeze(-1)
