@@ -80,14 +80,3 @@ def test_rules_that_approximate_well_agree_with_the_exact_gradient(name):
     for rule in ("ordinary", "truncated", "pade", "degenerate", Taylor(300)):
         (fused,) = torch.autograd.grad(OURS[name](A, rule=rule).sum(), A)
         assert relative_error(fused, exact) < 1e-13
-
-
-@pytest.mark.parametrize("degree", [0, 3, 10])
-def test_taylor_rule_fused_is_its_series(degree):
-    A = matrices.matrix("separated").requires_grad_()
-    G = matrices.random_symmetric(6, 6)
-    (got,) = torch.autograd.grad(sqrtm(A, rule=Taylor(degree)), A, G)
-    lam, U = torch.linalg.eigh(A.detach())
-    K = oracles.taylor_kernel(lam, degree)
-    L = K * (lam.sqrt()[:, None] - lam.sqrt()[None, :]) + torch.diag(0.5 / lam.sqrt())
-    assert torch.allclose(got, U @ (L * (U.mT @ G @ U)) @ U.mT, rtol=1e-12)
