@@ -18,7 +18,7 @@ from .checks import checks_enabled, first_index, is_concrete, is_finite, name_it
 from .parallel import count_pieces, even_cuts, run_pieces, with_batch
 from .solvers import EIGH, JACOBI, SVD, Factors, Solver, is_tiny
 
-__all__ = ["eigh_forward", "roundoff", "svd_forward", "without_derivative"]
+__all__ = ["all_above_roundoff", "eigh_forward", "roundoff", "svd_forward", "without_derivative"]
 
 
 def roundoff(values: Tensor) -> Tensor:
@@ -145,22 +145,22 @@ def _check_symmetric(A: Tensor, caller: str, eps: float) -> None:
         )
 
 
-def _all_above_roundoff(lam: Tensor) -> bool:
-    """Whether all eigenvalues are above the round-off of the largest of all: nothing else to look for."""
-    if lam.numel() == 0:
+def all_above_roundoff(values: Tensor) -> bool:
+    """Whether all values are above the round-off of the largest of all: nothing else to look for."""
+    if values.numel() == 0:
         return True
-    n, info = lam.shape[-1], torch.finfo(lam.dtype)
-    if lam.dim() == 1:  # numbers of Python take less time than operators
-        numbers = lam.tolist()
-        least, largest = numbers[0], numbers[-1]
+    n, info = values.shape[-1], torch.finfo(values.dtype)
+    if values.dim() == 1:  # numbers of Python take less time than operators
+        numbers = values.tolist()
+        least, largest = min(numbers), max(numbers)
     else:
-        least, largest = torch.stack(torch.aminmax(lam)).tolist()
+        least, largest = torch.stack(torch.aminmax(values)).tolist()
     return bool(least - 2 * math.sqrt(n) * info.eps * largest > n * info.tiny)
 
 
 def _without_roundoff(lam: Tensor, domain: str, caller: str, eps: float) -> Tensor:
     """Eigenvalues at the level of round-off as exact zeros; raise where that is outside ``domain``."""
-    if checks_enabled() and _all_above_roundoff(lam):
+    if checks_enabled() and all_above_roundoff(lam):
         return lam
     level, wider = roundoff(lam), eps / torch.finfo(lam.dtype).eps
     null = lam.abs() <= level
