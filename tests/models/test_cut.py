@@ -11,7 +11,6 @@ from rootpool.nn import Branch
 NETWORKS = [
     ("resnet18", "layer2"),
     ("tf_efficientnet_lite0", "blocks.5.1"),
-    ("convnext_atto", "stages.0"),
     ("patchnet", "1"),
 ]
 
