@@ -104,6 +104,24 @@ def test_a_stopped_run_ends_the_same(schedule, save_every, how, tmp_path):
     assert ends[0] | {"seconds": 0} == ends[1] | {"seconds": 0}
 
 
+class StopInValidation(Seen):
+    """Ends the process's work after the last batch of an epoch, before its checkpoint."""
+
+    def on_validation_epoch_start(self, trainer, *_) -> None:
+        if trainer.current_epoch == STOP[0]:
+            raise StoppedError
+
+
+@pytest.mark.parametrize("schedule", ["steps", "everything"])
+def test_a_run_killed_in_a_validation_ends_the_same(schedule, tmp_path):
+    config = config_of(schedule, save_every=1)
+    whole, _ = uninterrupted(schedule)
+    with pytest.raises(StoppedError):
+        run(tmp_path, config=config, callbacks=[StopInValidation()])
+    run(tmp_path, config=config, resume=True)
+    assert_same_state(final(tmp_path), final(whole))
+
+
 def test_a_run_stopped_twice_ends_the_same_with_workers(tmp_path):
     """And its records are complete."""
     parts = {"model": {"method": "svd-pade"}, "hybrid": {"switch_epoch": 1}}
