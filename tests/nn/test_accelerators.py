@@ -39,7 +39,7 @@ FUNCTIONS = {
     "logm": (34, 28, 3, 1),
     "eigh": (18, 10, 3, 0),
     "svd": (28, 30, 5, 0),
-    "orthogonalize": (30, 34, 3, 1),
+    "orthogonalize": (30, 34, 4, 1),
     "newton_schulz": (48, 80, 0, 0),
 }
 
