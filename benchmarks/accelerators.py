@@ -102,8 +102,16 @@ class Rounded(TorchDispatchMode):
     def __torch_dispatch__(
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        if function.name() not in ("aten::bmm", "aten::mm") or args[0].dtype != torch.float32:
+        if function.name() == "aten::baddbmm":
+            alpha = (kwargs or {}).get("alpha", 1)
+            return args[0] + alpha * self.product(torch.ops.aten.bmm.default, *args[1:3])
+        if function.name() not in ("aten::bmm", "aten::mm"):
             return function(*args, **(kwargs or {}))
+        return self.product(function, *args)
+
+    def product(self, function: Any, *args: Tensor) -> Tensor:
+        if args[0].dtype != torch.float32:
+            return function(*args)
         high = [self.narrow(x) for x in args]
         result = function(*high)
         if self.thrice:

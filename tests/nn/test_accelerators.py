@@ -30,7 +30,7 @@ BUDGETS = {
     "newton-fused": (110, 124, 2, 1),
     "svd-pade": (90, 78, 2, 1),
     "minimax": (110, 154, 3, 1),
-    "polar": (190, 320, 1, 1),
+    "polar": (100, 240, 1, 1),
     "isice": (170, 274, 12, 1),  # a determinant and four decompositions
 }
 FUNCTIONS = {

@@ -84,6 +84,11 @@ def _scaled(A: Tensor) -> Tensor:
     return A / torch.where(norm == 0, 1, norm)
 
 
+def _polynomial(identity: Tensor, G: Tensor, a: float, b: float, c: float) -> Tensor:
+    """``a I + b G + c G^2``, in few launches."""
+    return torch.baddbmm(torch.add(a * identity, G, alpha=b), G, G, alpha=c)
+
+
 @dataclass(frozen=True)
 class _LeftFactor(Smooth):
     """``A -> Q``; the factors are P and Y."""
@@ -101,8 +106,7 @@ class _LeftFactor(Smooth):
         P = _scaled(A)
         identity = torch.eye(min(A.shape[-2:]), dtype=A.dtype, device=A.device)
         for a, b, c in self.steps:
-            G = P.mT @ P if self.tall else P @ P.mT
-            H = a * identity + b * G + c * (G @ G)
+            H = _polynomial(identity, P.mT @ P if self.tall else P @ P.mT, a, b, c)
             P = P @ H if self.tall else H @ P
         Q = hermitian_part(A @ P.mT)
         return Q, P, hermitian_part(P.mT @ A) if self.tall else Q.clone()
@@ -139,11 +143,11 @@ class _LeftFactor(Smooth):
         for a, b, c in self.steps:
             # The square of the block matrix has Y^2 on its diagonal and D in its corner.
             Y2, D = Y @ Y, Y @ C
-            D = D - sign * D.mT
+            D = torch.sub(D, D.mT, alpha=sign)
             D2 = Y2 @ D
-            H = a * identity + b * Y2 + c * (Y2 @ Y2)
-            corner = b * D + c * (D2 - sign * D2.mT)
-            Y, C = hermitian_part(Y @ H), Y @ corner + C @ H
+            H = _polynomial(identity, Y2, a, b, c)
+            corner = torch.add(b * D, torch.sub(D2, D2.mT, alpha=sign), alpha=c)
+            Y, C = hermitian_part(Y @ H), torch.baddbmm(Y @ corner, C, H)
         return C / 2
 
     def vjp_of_jvp(self, factors: Factors, g: Tensor, dA: Tensor) -> Tensor:
