@@ -128,7 +128,7 @@ def _failures(
         "Runs that fail, by the largest eigenvalue of the scaled features, with 95 % intervals (Clopper and "
         "Pearson) of the share that fails; –: not run."
     )
-    findings = {**_tests(arms), **_controls(rows)}
+    tested, sides = _tests(arms)
     errors = Table(
         ["training error, %", *headers[1:]],
         [
@@ -140,7 +140,7 @@ def _failures(
         ],
         "Training error in the fourth epoch, seed by seed; ×: not finite, *: failed.",
     )
-    return findings, [Table(headers, cells, caption), errors]
+    return {**tested, **_controls(rows)}, [Table(headers, cells, caption), sides, errors]
 
 
 def _shown(failed: int, rest: int) -> str | None:
@@ -161,24 +161,31 @@ def _sizes(rows: Sequence[Record], scales: Sequence[int]) -> dict[int, float]:
     return {k: at_zero * 4.0**k for k in scales}
 
 
-def _tests(arms: Mapping[str, Sequence[Record]]) -> dict[str, Finding]:
-    """Fisher's exact test of each arm; Holm's correction is over the arms in float64."""
-    found = {}
+def _tests(arms: Mapping[str, Sequence[Record]]) -> tuple[dict[str, Finding], Table]:
+    """Fisher's exact test of each arm; Holm's correction is over the arms of a precision."""
+    found, cells = {}, []
     for precision in ("float64", "float32"):
         own = {name: rows for name, rows in arms.items() if precision in name}
-        tables = {name: [_count(r, ABOVE), _count(r, BELOW)] for name, r in own.items()}
+        counts = {name: [_count(r, ABOVE), _count(r, BELOW)] for name, r in own.items()}
         more, less = (
-            holm([float(stats.fisher_exact(t, side).pvalue) for t in tables.values()])
+            holm([float(stats.fisher_exact(t, side).pvalue) for t in counts.values()])
             for side in ("greater", "less")
         )
-        for (name, ((a, b), (c, d))), p, q in zip(tables.items(), more, less, strict=True):
-            said = f"{a} of {a + b} above and {c} of {c + d} below (p {show_p(p)})"
+        for (name, ((a, b), (c, d))), p, q in zip(counts.items(), more, less, strict=True):
+            above, below = f"{a} of {a + b}", f"{c} of {c + d}"
+            said = f"{above} above and {below} below (p {show_p(p)})"
             holds = True if p < SURE else False if q < SURE else None
             found[name] = Finding(outcome_of(holds), said)
+            cells.append([name, below, above, show_p(p).removeprefix("= ")])
             if precision == "float32":
                 every = all(_count(own[name], [k])[0] for k in (*BELOW, *ABOVE))
                 found[f"{name}, everywhere"] = Finding(outcome_of(every or None), said)
-    return found
+        rows = [row for each in own.values() for row in each]
+        (a, b), (c, d) = _count(rows, ABOVE), _count(rows, BELOW)
+        cells += [[f"all, {precision}", f"{c} of {c + d}", f"{a} of {a + b}", None]] if own else []
+    headers = ["failed runs", "at the two smallest scales", "at the two largest", "p"]
+    caption = "Fisher's exact test, one-sided, with Holm's correction over the arms of a precision."
+    return found, Table(headers, cells, caption)
 
 
 def _controls(rows: Sequence[Record]) -> dict[str, Finding]:

@@ -34,18 +34,18 @@ def rows(failing=(), method="mpn-cov", form="published", precision="float64", se
 )
 def test_an_arm_follows_the_law_if_more_runs_fail_above(failing, outcome):
     arms = law._arms(rows(failing))
-    assert law._tests(arms)["mpn-cov, published, float64"].outcome == outcome
+    assert law._tests(arms)[0]["mpn-cov, published, float64"].outcome == outcome
 
 
 def test_few_seeds_show_nothing_and_arms_share_the_correction():
-    one = law._tests(law._arms(rows((0, 2), seeds=1)))
+    one = law._tests(law._arms(rows((0, 2), seeds=1)))[0]
     assert one["mpn-cov, published, float64"].outcome == "not seen"
-    alone = law._tests(law._arms(rows((0,), seeds=5)))
+    alone = law._tests(law._arms(rows((0,), seeds=5)))[0]
     assert alone["mpn-cov, published, float64"].outcome == "seen"  # 5 of 10 against none: p = 0.016
     several = rows((0,)) + [
         r for name in "abcd" for r in rows((), method=name) if r["method"] == name
     ]
-    assert law._tests(law._arms(several))["mpn-cov, published, float64"].outcome == "not seen"
+    assert law._tests(law._arms(several))[0]["mpn-cov, published, float64"].outcome == "not seen"
 
 
 def test_a_run_fails_if_it_diverges_or_ends_far_above_the_control():
@@ -104,5 +104,6 @@ def test_the_page_is_written_from_a_record(tmp_path):
     text = page.read_text(encoding="utf-8")
     assert "5 of 5 (0.48 to 1.00)" in text
     assert "10 of 10 above and 0 of 10 below" in text
+    assert "| all, float64 | 0 of 10 | 10 of 10 |" in text
     assert "SVD-Pade as published, float64: the same." in text  # not tried, and said so
     assert len(read_records(tmp_path / law.RECORDS[1])) == len(records)
