@@ -53,6 +53,9 @@ def test_a_run_fails_if_it_diverges_or_ends_far_above_the_control():
     assert {r["k"] for r in given if r["failed"]} == {0}
     ended = {**given[0], "diverged": True, "train_error": None}
     assert law.judged([ended, *given[-10:]], 10.0)[0]["failed"]
+    # Of another machine, whose control ended elsewhere.
+    other = [{**row, "record": 2, "train_error": row["train_error"] + 30} for row in given]
+    assert {r["k"] for r in law.judged([*given, *other], 10.0) if r["failed"]} == {0}
 
 
 def test_intervals_of_shares_are_exact():
