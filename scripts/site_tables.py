@@ -144,8 +144,9 @@ def birds_methods() -> str:
 
 
 def law() -> str:
-    """Failures on both sides of the threshold, by arm, and of all arms of a precision."""
-    return markdown(columns(LAW, SCALES, "| failed runs | at"))
+    """Failures on both sides of the threshold, by arm."""
+    rows = columns(LAW, SCALES, "| failed runs | at")
+    return markdown([row for row in rows if not row[0].startswith("all, ")])
 
 
 TABLES = {

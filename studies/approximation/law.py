@@ -63,7 +63,7 @@ def main(*, seeds: int = 5, record: str | None = None, **where: Any) -> int:
 
 
 def training_row(run: Run) -> Record:
-    """The end of a run, with the largest eigenvalue of its scaled features on average; None if there is none."""
+    """The end of a run, with the mean largest eigenvalue of its scaled features, or None."""
     spectrum = [4.0 ** run.tags["k"] * row["lambda_1"] for row in run.folder.spectrum]
     return {**run.ending, "lambda_1": fmean(spectrum) if spectrum else None}
 
