@@ -26,6 +26,12 @@ from .rules import (
     resolve_rule,
 )
 from .scalar import FUNCTIONS, Power, ScalarFunction
+from .singular import (
+    clip_singular_values,
+    low_rank,
+    singular_value_function,
+    singular_value_threshold,
+)
 from .spectra import eigvalsh, svdvals
 from .subspace import leading_projector, principal_subspace
 from .svd import SVDResult, svd
@@ -52,6 +58,7 @@ __all__ = [
     "Truncated",
     "bures_wasserstein",
     "canonical_correlations",
+    "clip_singular_values",
     "eigh",
     "eigvalsh",
     "expm",
@@ -61,6 +68,7 @@ __all__ = [
     "inverse_root",
     "leading_projector",
     "logm",
+    "low_rank",
     "matrix_function",
     "newton_schulz",
     "orthogonalize",
@@ -69,6 +77,8 @@ __all__ = [
     "principal_subspace",
     "resolve_rule",
     "rotation",
+    "singular_value_function",
+    "singular_value_threshold",
     "skip_checks",
     "sqrtm",
     "svd",

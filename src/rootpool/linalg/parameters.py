@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 
-__all__ = ["check_at_least", "check_finite", "check_positive", "is_integer"]
+__all__ = ["check_at_least", "check_finite", "check_not_negative", "check_positive", "is_integer"]
 
 # Comparisons instead of math.isfinite: torch.compile can trace them for numbers that change.
 
@@ -14,6 +14,12 @@ def check_positive(name: str, value: float, advice: str = "") -> None:
     """Raise unless ``value`` is a positive, finite number; ``advice`` ends the message."""
     if not 0 < value < math.inf:
         raise ValueError(f"{name} must be positive and finite, got {value!r}{advice}")
+
+
+def check_not_negative(name: str, value: float) -> None:
+    """Raise unless ``value`` is a finite number of at least 0."""
+    if not 0 <= value < math.inf:
+        raise ValueError(f"{name} must not be negative or infinite, got {value!r}")
 
 
 def check_finite(name: str, value: float) -> None:
