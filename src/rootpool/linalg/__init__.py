@@ -33,6 +33,7 @@ from .singular import (
     singular_value_threshold,
 )
 from .spectra import eigvalsh, svdvals
+from .stable import stable
 from .subspace import leading_projector, principal_subspace
 from .svd import SVDResult, svd
 from .vectorize import from_triangle, to_triangle, triangle_size, triangle_weights
@@ -81,6 +82,7 @@ __all__ = [
     "singular_value_threshold",
     "skip_checks",
     "sqrtm",
+    "stable",
     "svd",
     "svdvals",
     "to_triangle",
