@@ -108,6 +108,16 @@ def of_two(call: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor], Tenso
     return lambda Z: call(*Z.unbind(-3))
 
 
+def a_map(like: Tensor) -> Tensor:
+    """Features ``(2, 3, 4)``, which tracers need not draw."""
+    return torch.arange(24, device=like.device).view(2, 3, 4).square().sin().to(like)
+
+
+def attention(X: Tensor) -> Tensor:
+    """Weights of positions, one of them zero."""
+    return torch.arange(X.shape[-1], device=X.device).expand(X.shape[0], -1)
+
+
 def pooling(method: str, **refuses: Refusal) -> Row:
     call = lambda X: covariance_pool(X, method)  # noqa: E731
     return Row(call, features, symmetric=False, refuses={"complex": REAL, **refuses})
@@ -163,6 +173,18 @@ FUNCTIONS: dict[str, Row] = {
     "covariance_pool('isqrt-cov')": pooling("isqrt-cov"),
     "covariance_pool('minimax')": pooling("minimax"),
     "covariance_pool('log')": pooling("log"),
+    "covariance_pool: features, weighted": Row(
+        lambda X: covariance_pool(X, weights=attention(X)),
+        features,
+        symmetric=False,
+        refuses={"complex": REAL},
+    ),
+    "covariance_pool: weights": Row(
+        lambda w: covariance_pool(a_map(w), weights=w.square()),
+        of_shape(2, 4),
+        symmetric=False,
+        refuses={"complex": REAL},
+    ),
 }
 
 
