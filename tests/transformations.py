@@ -28,6 +28,7 @@ class Refusal:
 
 
 REAL = Refusal("covariances are those of real features", "expects floating-point features")
+REAL_POINTS = Refusal("points are real", "two sets of real points")
 REAL_ROTATION = Refusal("a rotation is real", "rotation expects real matrices")
 ONCE = Refusal(
     "its gradient is not the derivative of the root", "second derivatives .* do not exist"
@@ -83,6 +84,11 @@ def projector(A: Tensor) -> Tensor:
 def polar_by_svd(A: Tensor) -> Tensor:
     U, _, Vh = la.svd(A)
     return _product(U, Vh.mH)
+
+
+def null_space(A: Tensor) -> Tensor:
+    N = la.null_vectors(A, 2)
+    return _product(N, N)
 
 
 def subspace(X: Tensor) -> Tensor:
@@ -154,6 +160,10 @@ FUNCTIONS: dict[str, Row] = {
     "low_rank": general(lambda A: la.low_rank(A, 2), 3, 4),
     "singular_value_threshold": general(lambda A: la.singular_value_threshold(A, 0.8), 4, 3),
     "clip_singular_values": general(lambda A: la.clip_singular_values(A, 1.2), 3, 3),
+    "align": general(
+        of_two(lambda X, Y: la.align(X, Y, scale=True).rotation), 2, 5, 3, complex=REAL_POINTS
+    ),
+    "null_vectors": general(null_space, 4, 4),
     "leading_projector": matrix(lambda A: la.leading_projector(A, 2)),
     "principal_subspace": general(subspace, 5, 3),
     "principal_subspace, N < d": general(subspace, 4, 5),

@@ -4,6 +4,7 @@ The names below are for users. Layers above may also import what is in ``__all__
 with an underscore belong to this package alone.
 """
 
+from .alignment import Alignment, align, null_vectors
 from .checks import skip_checks
 from .correlations import canonical_correlations
 from .eigh import EighResult, eigh
@@ -41,6 +42,7 @@ from .vectorize import from_triangle, to_triangle, triangle_size, triangle_weigh
 __all__ = [
     "FUNCTIONS",
     "RULES",
+    "Alignment",
     "Degenerate",
     "EighResult",
     "GradientRule",
@@ -57,6 +59,7 @@ __all__ = [
     "ScalarFunction",
     "Taylor",
     "Truncated",
+    "align",
     "bures_wasserstein",
     "canonical_correlations",
     "clip_singular_values",
@@ -72,6 +75,7 @@ __all__ = [
     "low_rank",
     "matrix_function",
     "newton_schulz",
+    "null_vectors",
     "orthogonalize",
     "polar",
     "powm",
