@@ -28,7 +28,7 @@ class Refusal:
 
 
 REAL = Refusal("covariances are those of real features", "expects floating-point features")
-REAL_POINTS = Refusal("points are real", "two sets of real points")
+REAL_POINTS = Refusal("points are real", "align expects real points")
 REAL_ROTATION = Refusal("a rotation is real", "rotation expects real matrices")
 ONCE = Refusal(
     "its gradient is not the derivative of the root", "second derivatives .* do not exist"
@@ -78,6 +78,11 @@ def of_shape(*shape: int) -> Callable[..., Tensor]:
 
 def projector(A: Tensor) -> Tensor:
     U = la.eigh(A).eigenvectors[..., 1:]
+    return _product(U, U)
+
+
+def projector_of_pair(A: Tensor, B: Tensor) -> Tensor:
+    U = la.eigh(A, B=B).eigenvectors[..., 1:]
     return _product(U, U)
 
 
@@ -149,6 +154,7 @@ FUNCTIONS: dict[str, Row] = {
     "svdvals": general(la.svdvals, 4, 3),
     "eigh: eigenvalues": matrix(lambda A: la.eigh(A).eigenvalues),
     "eigh: projector": matrix(projector),
+    "eigh(A, B=B): projector": Row(of_two(projector_of_pair), two_definite),
     "svd: singular values": Row(lambda A: la.svd(A).S, definite, symmetric=False),
     "svd: polar factor": Row(polar_by_svd, definite, symmetric=False),
     "orthogonalize, tall": general(la.orthogonalize, 4, 3),
@@ -168,6 +174,7 @@ FUNCTIONS: dict[str, Row] = {
     "principal_subspace": general(subspace, 5, 3),
     "principal_subspace, N < d": general(subspace, 4, 5),
     "bures_wasserstein": Row(of_two(la.bures_wasserstein), two_definite),
+    "affine_invariant_distance": Row(of_two(la.affine_invariant_distance), two_definite),
     "frechet_distance": general(of_two(la.frechet_distance), 2, 5, 3),
     "frechet_distance, N < d": general(of_two(la.frechet_distance), 2, 3, 4),
     "canonical_correlations": general(of_two(la.canonical_correlations), 2, 6, 3),

@@ -209,7 +209,7 @@ EYE, X = torch.eye(3), torch.zeros(2, 4, 3)
 TIED = with_singular_values(4, 4, [3.0, 1.0, 1.0, 1.0])
 REFUSALS = {
     r"one shape .* got \(4, 3\)": (ValueError, lambda: align(X[0], X)),
-    r"real points": (ValueError, lambda: align(X.cfloat(), X.cfloat())),
+    r"real points": (TypeError, lambda: align(X.cfloat(), X.cfloat())),
     r"weights \(..., N\), one for each point, \(2, 4\), got \(4,\)": (
         ValueError,
         lambda: align(X, X, torch.ones(4)),

@@ -10,6 +10,7 @@ from .correlations import canonical_correlations
 from .eigh import EighResult, eigh
 from .functions import expm, inv_sqrtm, inverse_root, logm, matrix_function, powm, sqrtm
 from .gaussians import bures_wasserstein, frechet_distance
+from .generalized import affine_invariant_distance
 from .iterations import Roots, newton_schulz
 from .minimax import Minimax
 from .polar import Polar, orthogonalize, polar, rotation
@@ -59,6 +60,7 @@ __all__ = [
     "ScalarFunction",
     "Taylor",
     "Truncated",
+    "affine_invariant_distance",
     "align",
     "bures_wasserstein",
     "canonical_correlations",

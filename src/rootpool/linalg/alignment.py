@@ -20,6 +20,7 @@ from .checks import can_read_values, check_matrix, check_range, first_index, nam
 from .decompose import svd_forward
 from .polar import orthogonalize, rotation
 from .precision import without_autocast
+from .products import product
 from .smooth import differentiable
 from .subspace import _check_count, _PrincipalBasis
 
@@ -63,15 +64,17 @@ def align(X: Tensor, Y: Tensor, weights: Tensor | None = None, scale: bool = Fal
     """
     for points in (X, Y):
         check_matrix(points, "align")
-    if X.shape != Y.shape or X.dtype != Y.dtype or X.is_complex() or 0 in X.shape[-2:]:
+    if X.is_complex() or Y.is_complex():
+        raise TypeError(f"align expects real points, got {X.dtype} and {Y.dtype}")
+    if X.shape != Y.shape or X.dtype != Y.dtype or 0 in X.shape[-2:]:
         raise ValueError(
-            "align expects two sets of real points of one shape (..., N, d) and dtype, got "
+            "align expects two sets of points of one shape (..., N, d) and dtype, got "
             f"{tuple(X.shape)} {X.dtype} and {tuple(Y.shape)} {Y.dtype}"
         )
     w = _checked_weights(X, weights)
     means = [(w * points).sum(-2, keepdim=True) for points in (X, Y)]
     centred_X, centred_Y = X - means[0], Y - means[1]
-    M = centred_Y.mT @ (w * centred_X)
+    M = product(centred_Y.mT, w * centred_X)
     check_range(M, "align", X, Y, item="X", advice="scale the points")
     R = rotation(M)
     if scale:
@@ -84,7 +87,7 @@ def align(X: Tensor, Y: Tensor, weights: Tensor | None = None, scale: bool = Fal
         s = (R * M).sum((-2, -1)) / spread
     else:
         s = X.new_ones(X.shape[:-2])
-    turned = (means[0] @ R.mT).squeeze(-2)
+    turned = product(means[0], R.mT).squeeze(-2)
     return Alignment(R, means[1].squeeze(-2) - s.unsqueeze(-1) * turned, s)
 
 
@@ -152,4 +155,4 @@ def null_vectors(
         )
     V = differentiable(_PrincipalBasis(n - k, solver_device), A)
     basis = svd_forward(A.detach(), True, solver_device)[2][..., n - k :, :].mH.resolve_conj()
-    return orthogonalize(basis - V @ (V.mH @ basis), solver_device=solver_device)
+    return orthogonalize(basis - product(V, product(V.mH, basis)), solver_device=solver_device)
