@@ -38,6 +38,7 @@ from .spectra import eigvalsh, svdvals
 from .stable import stable
 from .subspace import leading_projector, principal_subspace
 from .svd import SVDResult, svd
+from .topk import topk_eigh, topk_svd
 from .vectorize import from_triangle, to_triangle, triangle_size, triangle_weights
 
 __all__ = [
@@ -92,6 +93,8 @@ __all__ = [
     "svd",
     "svdvals",
     "to_triangle",
+    "topk_eigh",
+    "topk_svd",
     "triangle_size",
     "triangle_weights",
 ]

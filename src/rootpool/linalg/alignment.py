@@ -58,9 +58,9 @@ def align(X: Tensor, Y: Tensor, weights: Tensor | None = None, scale: bool = Fal
     >>> X = torch.tensor([[0.0, 0.0], [2.0, 0.0], [0.0, 1.0]])
     >>> turned = 3 * X @ torch.tensor([[0.0, 1.0], [-1.0, 0.0]]) + 5
     >>> R, t, s = align(X, turned, scale=True)
-    >>> R.round(), t, s
-    (tensor([[ 0., -1.],
-            [ 1.,  0.]]), tensor([5., 5.]), tensor(3.))
+    >>> R.round().long(), t.round(), s.round()
+    (tensor([[ 0, -1],
+            [ 1,  0]]), tensor([5., 5.]), tensor(3.))
     """
     for points in (X, Y):
         check_matrix(points, "align")
