@@ -16,9 +16,16 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .checks import can_read_values, check_matrix, check_range, first_index, name_item
+from .checks import (
+    can_read_values,
+    check_matrix,
+    check_range,
+    first_index,
+    name_item,
+    needs_grad,
+)
 from .decompose import svd_forward
-from .polar import orthogonalize, rotation
+from .polar import rotation
 from .precision import without_autocast
 from .products import product
 from .smooth import differentiable
@@ -153,6 +160,13 @@ def null_vectors(
             f"null_vectors expects at least n - k = {n - k} rows, got {tuple(A.shape)}: all of its "
             f"{n - m} or more null vectors count alike; give k of at least {n - m}"
         )
+    wanted = needs_grad(A)
+    _, _, Vh = svd_forward(A.detach() if wanted else A, True, solver_device)
+    basis = Vh[..., n - k :, :].mH.resolve_conj().contiguous()
+    if not wanted:
+        return basis
     V = differentiable(_PrincipalBasis(n - k, solver_device), A)
-    basis = svd_forward(A.detach(), True, solver_device)[2][..., n - k :, :].mH.resolve_conj()
-    return orthogonalize(basis - product(V, product(V.mH, basis)), solver_device=solver_device)
+    W = product(
+        V.mH, basis
+    )  # zero here, so that to second order this is the polar factor of the projection
+    return product(basis - product(V, W), torch.eye(k).to(W) + product(W.mH, W) / 2)
