@@ -191,7 +191,7 @@ SINGULAR = torch.stack([FULL, with_singular_values(4, 3, [3.0, 1.0, 0.0])])
 REFUSALS = {
     r"unknown function 'cos'": (ValueError, lambda: singular_value_function(FULL, "cos")),
     r"expects k of at most 3": (ValueError, lambda: low_rank(FULL, 4)),
-    r"threshold must not be negative or infinite, got -1": (
+    r"threshold must not be negative, got -1": (
         ValueError,
         lambda: singular_value_threshold(FULL, -1),
     ),

@@ -115,7 +115,7 @@ def _announce(run: Run, checkpoint: Path | None) -> None:
 
 def _report(run: Run) -> None:
     """Say how it ended: the best epoch, the files, and what to do next."""
-    from rootpool.train.progress import best_epoch
+    from rootpool.report.runs import best_epoch
 
     history, epochs = run.module.history, run.trainer.max_epochs
     done = len(history)

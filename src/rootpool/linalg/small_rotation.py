@@ -1,10 +1,10 @@
 r"""Nearest rotations of 3 x 3 matrices in float32, to the last digit, and of many at once.
 
 In float64 nothing of a matrix in float32 is lost by squaring it, so the right singular vectors are
-eigenvectors of :math:`A^T A`, which :mod:`rootpool.linalg.jacobi` finds for a whole batch. With two of them,
-and :math:`u_i = A v_i / |A v_i|`, the third ones are cross products. Both bases are then right-handed: their
-product is a rotation without a look at determinants, and :math:`t_3 = u_3^T A\, v_3` has the sign of
-:math:`\det A`.
+eigenvectors of :math:`A^T A`, which Jacobi's rotations (:mod:`rootpool.linalg.solvers`) find for a whole
+batch. With two of them, and :math:`u_i = A v_i / |A v_i|`, the third ones are cross products. Both bases are
+then right-handed: their product is a rotation without a look at determinants, and
+:math:`t_3 = u_3^T A\, v_3` has the sign of :math:`\det A`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from .checks import is_concrete
 from .decompose import eigh_forward, svd_forward
-from .jacobi import is_tiny
+from .solvers import is_tiny
 
 __all__ = ["small_rotation"]
 
