@@ -81,9 +81,8 @@ bench: $(VENV)/.ready-bench  ## run the benchmarks and write benchmarks/results 
 
 # All pages share their trainings, and go on where they were stopped.
 record: $(VENV)/.ready  ## train what the pages of the documentation rest on, and write them (SEEDS=20: hours)
-	rm -rf docs/appendix/paper-pictures docs/appendix/paper-norm-pictures docs/appendix/why-pictures docs/appendix/demo-pictures
+	rm -rf docs/appendix/paper*-pictures docs/appendix/why-pictures docs/appendix/demo-pictures
 	$(PY) -m studies paper --markdown docs/appendix/paper.md $(SHARED)
-	$(PY) -m studies paper --recipes patches-norm --output runs/paper-norm --markdown docs/appendix/paper-norm.md $(SHARED)
 	$(PY) -m studies approximation --markdown docs/appendix/why.md $(SHARED)
 	$(VENV)/bin/rootpool demo --markdown docs/appendix/demo.md $(SHARED)
 	$(PY) scripts/site_tables.py

@@ -32,9 +32,7 @@ NAMES = re.compile(r"^<!-- names of ([\w.]+)(?:: (.+?))? -->$", re.MULTILINE)
 INDEX = re.compile(r"^<!-- index of ([\w.]+) -->$", re.MULTILINE)
 
 RECORDS = {
-    "paper": "Record: the paper, small network without batch norm",
-    "paper-norm": "Record: the paper, small network with batch norm",
-    "paper-birds": "Record: the paper, fine-tuned on birds",
+    "paper": "Record: the paper, all networks",
     "why": "Record: the approximate root taken apart",
     "field": "Record: methods published since the paper",
     "demo": "Record: the demo",
@@ -52,7 +50,7 @@ VERDICTS = """
 """
 SUMMARIES = {"why": "approximation", "field": "followups", "demo": "paper", "theory": "paper"}
 SUMMARIES |= {"birds": "birds", "birds-whole": "birds"}
-JUDGED = ("paper", "paper-norm", "paper-birds", "why", "field", "demo")
+JUDGED = ("why", "field", "demo")
 
 PAPER = re.compile(r'(id="(?:p-)?patch_1">\s*<path [^>]*style="fill: )[^";]+')
 # Colours of rootpool.report.plots, and what is as legible on a dark page: ink, grid, bars, methods.

@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 POOLING = ROOT / "benchmarks" / "results" / "pooling.md"
 BIRDS = DOCS / "appendix" / "birds.md"
+LAW = DOCS / "appendix" / "law.md"
 # Ours in other precisions, and parts of ours, are in the appendix.
 CONTESTANTS = {
     "shape (B, d, N)": "batch, channels, positions",
@@ -42,6 +43,12 @@ HEADS = {
     "top-1, %": "top-1, %",
     "top-5, %": "top-5, %",
     "against average of the last layer": "against the average",
+}
+SCALES = {
+    "failed runs": "runs of the small network that fail",
+    "at the two smallest scales": "\\(\\lambda_1\\) below 0.1",
+    "at the two largest": "above 10",
+    "p": "p",
 }
 DIFFERENCES = {"run": "method", "difference, points": "against isqrt-cov, points"}
 
@@ -137,11 +144,18 @@ def birds_methods() -> str:
     )
 
 
+def law() -> str:
+    """Failures on both sides of the threshold, by arm."""
+    rows = columns(LAW, SCALES, "| failed runs | at")
+    return markdown([row for row in rows if not row[0].startswith("all, ")])
+
+
 TABLES = {
     DOCS / "guides" / "methods.md": {"rules": rules},
     DOCS / "guides" / "data.md": {"layouts": layouts},
     DOCS / "api" / "nn.md": {"methods": methods},
     DOCS / "results" / "speed.md": {"speed": speed, "memory": memory},
+    DOCS / "results" / "paper.md": {"law": law},
     DOCS / "results" / "birds.md": {"birds": birds, "birds-methods": birds_methods},
 }
 

@@ -41,7 +41,11 @@ def _paper_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("entries", nargs="*", metavar="ENTRY", help="such as table:speed or theory; default: all")
     add("--data", metavar="PATH", help="train on these images instead of the embedded ones")
-    add("--recipes", metavar="FAMILY", help="such as resnet50-imagenet (default: by the data)")
+    add(
+        "--recipes",
+        metavar="FAMILY",
+        help="such as resnet50-imagenet (default: by the data, or both small networks)",
+    )
     add("--weights", metavar="RUN", help=f"to start from (fine-tuning): {RUN}")
 
 

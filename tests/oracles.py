@@ -67,6 +67,14 @@ def slope(loss, inputs: Sequence[Tensor], directions: Sequence[Tensor]) -> float
         return float((ahead - behind) / (2 * STEP))
 
 
+def curvature(loss, A: Tensor, V: Tensor, W: Tensor) -> float:
+    """Second derivative of ``loss`` at ``A`` along two directions, to some 20 digits."""
+    with mpmath.workdps(80):
+        A, V, W = (digits(X) for X in (A, V, W))
+        ends = [(a * b, A + STEP * (a * V + b * W)) for a in (1, -1) for b in (1, -1)]
+        return float(sum(sign * loss(end) for sign, end in ends) / (4 * STEP**2))
+
+
 def weighted(W: Tensor, F: mpmath.matrix) -> mpmath.mpf:
     """The real part of ``sum conj(W) * F``."""
     entries = itertools.product(range(F.rows), range(F.cols))
@@ -89,6 +97,12 @@ def projector(A: mpmath.matrix, k: int) -> mpmath.matrix:
     _, U = mpmath.eigh(A)
     leading = U[:, A.rows - k :]
     return leading * leading.H
+
+
+def singular_function(A: mpmath.matrix, f) -> mpmath.matrix:
+    """``U f(S) V^H``; ``f`` maps the list of singular values, descending, to another one."""
+    U, s, V = mpmath.svd(A)
+    return U * mpmath.diag(f(list(s))) * V
 
 
 def singular_values(A: mpmath.matrix) -> list[mpmath.mpf]:

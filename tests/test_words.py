@@ -85,12 +85,12 @@ def test_site_is_short():
 # The difference of two published numbers, and of two recorded ones.
 DERIVED = {"approximation": {"0.82"}, "birds": {"5.25"}}
 SOURCES = re.compile(r"<!-- numbers from: (.+) -->")
-NUMBER = re.compile(r"(?<![\w.])\d+\.\d\d+(?:e[+-]?\d+)?(?![\w.]*\d)")
+NUMBER = re.compile(r"(?<![\w.])\d+\.\d\d+(?:e[+-]?\d+)?(?![\w.]*\d)|\b\d+ of \d+\b")
 
 
 @pytest.mark.parametrize("page", sorted((DOCS / "results").glob("*.md")), ids=name)
 def test_numbers_come_from_records(page):
-    """Numbers of two decimals and more are in the records that the page names."""
+    """Numbers of two decimals and more, and counts, are in the records that the page names."""
     text = page.read_text(encoding="utf-8")
     written = re.sub(
         r"(<!-- ([\w-]+): begin.*?-->).*?(<!-- \2: end -->)", "", text, flags=re.DOTALL

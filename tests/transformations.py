@@ -28,6 +28,7 @@ class Refusal:
 
 
 REAL = Refusal("covariances are those of real features", "expects floating-point features")
+REAL_POINTS = Refusal("points are real", "align expects real points")
 REAL_ROTATION = Refusal("a rotation is real", "rotation expects real matrices")
 ONCE = Refusal(
     "its gradient is not the derivative of the root", "second derivatives .* do not exist"
@@ -80,9 +81,19 @@ def projector(A: Tensor) -> Tensor:
     return _product(U, U)
 
 
+def projector_of_pair(A: Tensor, B: Tensor) -> Tensor:
+    U = la.eigh(A, B=B).eigenvectors[..., 1:]
+    return _product(U, U)
+
+
 def polar_by_svd(A: Tensor) -> Tensor:
     U, _, Vh = la.svd(A)
     return _product(U, Vh.mH)
+
+
+def null_space(A: Tensor) -> Tensor:
+    N = la.null_vectors(A, 2)
+    return _product(N, N)
 
 
 def subspace(X: Tensor) -> Tensor:
@@ -106,6 +117,16 @@ def general(call: Callable[[Tensor], Tensor], *shape: int, **refuses: Refusal) -
 def of_two(call: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
     """A function of two matrices as one of both together, ``(..., 2, m, n)``."""
     return lambda Z: call(*Z.unbind(-3))
+
+
+def a_map(like: Tensor) -> Tensor:
+    """Features ``(2, 3, 4)``, which tracers need not draw."""
+    return torch.arange(24, device=like.device).view(2, 3, 4).square().sin().to(like)
+
+
+def attention(X: Tensor) -> Tensor:
+    """Weights of positions, one of them zero."""
+    return torch.arange(X.shape[-1], device=X.device).expand(X.shape[0], -1)
 
 
 def pooling(method: str, **refuses: Refusal) -> Row:
@@ -133,6 +154,7 @@ FUNCTIONS: dict[str, Row] = {
     "svdvals": general(la.svdvals, 4, 3),
     "eigh: eigenvalues": matrix(lambda A: la.eigh(A).eigenvalues),
     "eigh: projector": matrix(projector),
+    "eigh(A, B=B): projector": Row(of_two(projector_of_pair), two_definite),
     "svd: singular values": Row(lambda A: la.svd(A).S, definite, symmetric=False),
     "svd: polar factor": Row(polar_by_svd, definite, symmetric=False),
     "orthogonalize, tall": general(la.orthogonalize, 4, 3),
@@ -140,10 +162,19 @@ FUNCTIONS: dict[str, Row] = {
     "orthogonalize, square": general(la.orthogonalize, 3, 3),
     "polar: H": general(lambda A: la.polar(A).H, 4, 3),
     "rotation": general(la.rotation, 3, 3, complex=REAL_ROTATION),
+    "singular_value_function": general(lambda A: la.singular_value_function(A, "sqrt"), 4, 3),
+    "low_rank": general(lambda A: la.low_rank(A, 2), 3, 4),
+    "singular_value_threshold": general(lambda A: la.singular_value_threshold(A, 0.8), 4, 3),
+    "clip_singular_values": general(lambda A: la.clip_singular_values(A, 1.2), 3, 3),
+    "align": general(
+        of_two(lambda X, Y: la.align(X, Y, scale=True).rotation), 2, 5, 3, complex=REAL_POINTS
+    ),
+    "null_vectors": general(null_space, 4, 4),
     "leading_projector": matrix(lambda A: la.leading_projector(A, 2)),
     "principal_subspace": general(subspace, 5, 3),
     "principal_subspace, N < d": general(subspace, 4, 5),
     "bures_wasserstein": Row(of_two(la.bures_wasserstein), two_definite),
+    "affine_invariant_distance": Row(of_two(la.affine_invariant_distance), two_definite),
     "frechet_distance": general(of_two(la.frechet_distance), 2, 5, 3),
     "frechet_distance, N < d": general(of_two(la.frechet_distance), 2, 3, 4),
     "canonical_correlations": general(of_two(la.canonical_correlations), 2, 6, 3),
@@ -159,6 +190,18 @@ FUNCTIONS: dict[str, Row] = {
     "covariance_pool('isqrt-cov')": pooling("isqrt-cov"),
     "covariance_pool('minimax')": pooling("minimax"),
     "covariance_pool('log')": pooling("log"),
+    "covariance_pool: features, weighted": Row(
+        lambda X: covariance_pool(X, weights=attention(X)),
+        features,
+        symmetric=False,
+        refuses={"complex": REAL},
+    ),
+    "covariance_pool: weights": Row(
+        lambda w: covariance_pool(a_map(w), weights=w.square()),
+        of_shape(2, 4),
+        symmetric=False,
+        refuses={"complex": REAL},
+    ),
 }
 
 

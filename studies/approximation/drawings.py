@@ -82,8 +82,9 @@ def draw_law(
     for k, (look, (name, points)) in enumerate(zip(LOOKS[::-1], failed.items(), strict=False)):
         x = [lam * 1.12 ** (k - (len(failed) - 1) / 2) for lam, *_ in points]
         shares = [count / (count + rest) for _, count, rest in points]
+        line = "--" if "float32" in name else "-"
         (handles[name],) = below_it.plot(
-            x, shares, look.marker, color=look.colour, linestyle="-", linewidth=0.8
+            x, shares, look.marker, color=look.colour, linewidth=0.8, linestyle=line
         )
         for place, (_, count, rest) in zip(x, points, strict=True):
             low, high = proportion(count, count + rest)

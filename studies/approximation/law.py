@@ -50,10 +50,9 @@ def main(*, seeds: int = 5, record: str | None = None, **where: Any) -> int:
     folder = options.output / "record" if record is None else Path(record)
     if record is None:
         network = Network("patches-norm", seeds=seeds)
-        runs = train(
-            all_trials(study, network, list(study.runs)), options.runs, options.workers
-        ).values()
-        write_records([training_row(run) for run in runs], folder / RECORDS[0])
+        trials = all_trials(study, network, list(study.runs))
+        runs = train(trials, options.runs, options.workers)
+        write_records([training_row(run) for run in runs.values()], folder / RECORDS[0])
         write_records(measure_layer(), folder / RECORDS[1])
     rows = read_records(folder / RECORDS[0])
     about = "patches-norm: three convolutions with batch norm, 64 channels, 49 positions"
@@ -64,15 +63,21 @@ def main(*, seeds: int = 5, record: str | None = None, **where: Any) -> int:
 
 
 def training_row(run: Run) -> Record:
-    """The end of a run, with the largest eigenvalue of its scaled features on average."""
-    spectrum = [row["lambda_1"] for row in run.folder.spectrum]
-    return {**run.ending, "lambda_1": 4.0 ** run.tags["k"] * fmean(spectrum)}
+    """The end of a run, with the mean largest eigenvalue of its scaled features, or None."""
+    spectrum = [4.0 ** run.tags["k"] * row["lambda_1"] for row in run.folder.spectrum]
+    return {**run.ending, "lambda_1": fmean(spectrum) if spectrum else None}
 
 
 def judged(rows: Sequence[Record], limit: float) -> list[Record]:
-    """The rows with ``failed``: not finite, or far above the control with the same seed."""
-    good = {r["seed"]: r["train_error"] for r in rows if r["method"] == CONTROL and r["k"] == 0}
-    return [{"train_error": None, **row, "failed": fails(row, good, limit)} for row in rows]
+    """The rows with ``failed``: not finite, or far above the control with the same seed and record."""
+    good = {_twin(r): r["train_error"] for r in rows if r["method"] == CONTROL and r["k"] == 0}
+    rows = [{"train_error": None, **row} for row in rows]
+    return [{**row, "failed": fails({**row, "seed": _twin(row)}, good, limit)} for row in rows]
+
+
+def _twin(row: Record) -> tuple[Any, Any]:
+    """What a run shares with its control: records of several machines may be joined."""
+    return row.get("record"), row["seed"]
 
 
 # --------------------------------------------------------------------------------------------------
@@ -126,21 +131,10 @@ def _failures(
     headers = ["failed runs", *(f"λ₁ ≈ {sizes[k]:.2g}" for k in scales)]
     caption = (
         "Runs that fail, by the largest eigenvalue of the scaled features, with 95 % intervals (Clopper and "
-        "Pearson) of the share that fails; –: not run."
+        "Pearson) of the share that fails; –: not run. Every run is in training.csv beside this page."
     )
-    findings = {**_tests(arms), **_controls(rows)}
-    errors = Table(
-        ["training error, %", *headers[1:]],
-        [
-            [
-                name,
-                *(", ".join(_error(r) for r in own if r["k"] == k) or None for k in scales),
-            ]
-            for name, own in arms.items()
-        ],
-        "Training error in the fourth epoch, seed by seed; ×: not finite, *: failed.",
-    )
-    return findings, [Table(headers, cells, caption), errors]
+    tested, sides = _tests(arms)
+    return {**tested, **_controls(rows)}, [Table(headers, cells, caption), sides]
 
 
 def _shown(failed: int, rest: int) -> str | None:
@@ -150,42 +144,44 @@ def _shown(failed: int, rest: int) -> str | None:
     return f"{failed} of {failed + rest} ({low:.2f} to {high:.2f})"
 
 
-def _error(row: Record) -> str:
-    mark = "*" if row["failed"] else ""
-    return "×" if row.get("train_error") is None else f"{row['train_error']:.1f}{mark}"
-
-
 def _sizes(rows: Sequence[Record], scales: Sequence[int]) -> dict[int, float]:
     """The largest eigenvalue by scale, from the control, whose training does not depend on it."""
     at_zero = fmean(r["lambda_1"] for r in rows if r["method"] == CONTROL and r["k"] == 0)
     return {k: at_zero * 4.0**k for k in scales}
 
 
-def _tests(arms: Mapping[str, Sequence[Record]]) -> dict[str, Finding]:
-    """Fisher's exact test of each arm; Holm's correction is over the arms in float64."""
-    found = {}
+def _tests(arms: Mapping[str, Sequence[Record]]) -> tuple[dict[str, Finding], Table]:
+    """Fisher's exact test of each arm; Holm's correction is over the arms of a precision."""
+    found, cells = {}, []
     for precision in ("float64", "float32"):
         own = {name: rows for name, rows in arms.items() if precision in name}
-        tables = {name: [_count(r, ABOVE), _count(r, BELOW)] for name, r in own.items()}
+        counts = {name: [_count(r, ABOVE), _count(r, BELOW)] for name, r in own.items()}
         more, less = (
-            holm([float(stats.fisher_exact(t, side).pvalue) for t in tables.values()])
+            holm([float(stats.fisher_exact(t, side).pvalue) for t in counts.values()])
             for side in ("greater", "less")
         )
-        for (name, ((a, b), (c, d))), p, q in zip(tables.items(), more, less, strict=True):
-            said = f"{a} of {a + b} above and {c} of {c + d} below (p {show_p(p)})"
+        for (name, ((a, b), (c, d))), p, q in zip(counts.items(), more, less, strict=True):
+            above, below = f"{a} of {a + b}", f"{c} of {c + d}"
+            said = f"{above} above and {below} below (p {show_p(p)})"
             holds = True if p < SURE else False if q < SURE else None
             found[name] = Finding(outcome_of(holds), said)
+            cells.append([name, below, above, show_p(p).removeprefix("= ")])
             if precision == "float32":
                 every = all(_count(own[name], [k])[0] for k in (*BELOW, *ABOVE))
                 found[f"{name}, everywhere"] = Finding(outcome_of(every or None), said)
-    return found
+        rows = [row for each in own.values() for row in each]
+        (a, b), (c, d) = _count(rows, ABOVE), _count(rows, BELOW)
+        cells += [[f"all, {precision}", f"{c} of {c + d}", f"{a} of {a + b}", None]] if own else []
+    headers = ["failed runs", "at the two smallest scales", "at the two largest", "p"]
+    caption = "Fisher's exact test, one-sided, with Holm's correction over the arms of a precision."
+    return found, Table(headers, cells, caption)
 
 
 def _controls(rows: Sequence[Record]) -> dict[str, Finding]:
     control = [row for row in rows if row["method"] == CONTROL]
     by_seed = {
-        seed: {r.get("train_error") for r in control if r["seed"] == seed}
-        for seed in {r["seed"] for r in control if r["k"] != 0}
+        seed: {r.get("train_error") for r in control if _twin(r) == seed}
+        for seed in {_twin(r) for r in control if r["k"] != 0}
     }
     same = sum(len(errors) == 1 for errors in by_seed.values())
     said = f"training errors are equal to the last digit at three scales, {same} of {len(by_seed)} seeds"
@@ -241,27 +237,22 @@ def _pade(rows: Sequence[Record]) -> Finding:
 
 def _table(rows: Sequence[Record], double: Sequence[Record]) -> Table:
     def error(like: Record, method: str, precision: str) -> Cell:
-        own = {
-            "features": like["features"],
-            "k": like["k"],
-            "method": method,
-            "precision": precision,
-        }
-        return next(
-            (Number(r["error"], form=".1e") for r in rows if own.items() <= r.items()), None
-        )
+        own = {**{key: like[key] for key in ("features", "k")}, "method": method}
+        own["precision"] = precision
+        found = (Number(r["error"], form=".1e") for r in rows if own.items() <= r.items())
+        return next(found, None)
 
     cells: list[list[Cell]] = []
     for r in double:
         kind = "small network" if r["features"] == "small" else "photographs"
         size = f"{kind}, {r['channels']} × {r['positions']}"
-        both = [_number(r.get(key), ".1e") for key in ("gap", "predicted_gap")]
+        gaps = [r.get(key) for key in ("gap", "predicted_gap")]
         cells.append(
             [
                 size if r["k"] == min(q["k"] for q in double) else "",
                 Number(r["lambda_1"], form=".2g"),
                 f"{r['above']:.2f} / {r['predicted_above']:.2f}",
-                " / ".join(both),
+                " / ".join("–" if gap is None else f"{gap:.1e}" for gap in gaps),
                 f"{r['error']:.1e} / {r['predicted_error']:.1e}",
                 error(r, "mpn-cov-released", "float64"),
                 error(r, "mpn-cov-published", "float32"),
@@ -276,7 +267,3 @@ def _table(rows: Sequence[Record], double: Sequence[Record]) -> Table:
         "relative to the exact gradient; the released form has another centring, thus another function."
     )
     return Table(headers, cells, caption)
-
-
-def _number(value: float | None, form: str) -> str:
-    return "–" if value is None else f"{value:{form}}"

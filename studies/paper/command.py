@@ -44,26 +44,28 @@ def main(
         entries: by name or kind; all by default.
         seeds: repetitions of every training.
         data: a folder of images instead of the embedded ones.
-        recipes: the family of recipes; by default what the layout of the data says.
+        recipes: the family of recipes; by default what the layout of the data says, and without data both
+            small networks.
         weights: a checkpoint to start from, which fine-tuning needs.
         where: ``show`` to list the entries and stop, and the fields of :class:`Options`.
     """
     study = load_paper(entries)
     if where.get("show"):
         return list_entries(study, entries)
-    network = Network.for_data(data, recipes, weights=weights, seeds=seeds)
+    families = [recipes] if data or recipes else list(SMALL)
+    networks = [Network.for_data(data, f, weights=weights, seeds=seeds) for f in families]
     if data is not None:
-        fine = network.reported_as in FINE_GRAINED
-        network = replace(network, kind=network.reported_as if fine else "large")
+        fine = networks[0].reported_as in FINE_GRAINED
+        networks = [replace(networks[0], kind=networks[0].reported_as if fine else "large")]
     given = command_line(
         study.command,
         entries,
         seeds=seeds if any(entry.runs for entry in study.choose(entries)) else None,
-        recipes=None if network.family == next(iter(SMALL)) else network.family,
+        recipes=recipes,
         data=data and Path(data).name,
         weights=weights and Path(weights).name,
     )
-    run_study(study, entries, [network], Options.given(given, where))
+    run_study(study, entries, networks, Options.given(given, where))
     return 0
 
 

@@ -119,7 +119,14 @@ def _condition_numbers(place: Place) -> tuple[dict[str, Finding], list[Block]]:
         name: [_at(spectra, start, value) for start in starts] for name, value in NUMBERS.items()
     }
     clamped, true = found["MPN-COV"], found["condition number without the null space"]
-    said, means = _sequence(clamped, starts), [geometric_mean(values) for values in clamped]
+    said = _sequence(clamped, starts)
+    sides = [
+        _decades(*pair)
+        for pair in (
+            (clamped[0], [limit] * len(clamped[0])),
+            ([limit] * len(clamped[-1]), clamped[-1]),
+        )
+    ]
     cells = {
         (name, column): mean_of(values, ".3g")
         for name, own in found.items()
@@ -128,7 +135,7 @@ def _condition_numbers(place: Place) -> tuple[dict[str, Finding], list[Block]]:
     caption = f"Here, {place.name}: epochs {', '.join(str(e + 1) for e in starts)}."
     return {
         "falls": _positive(_decades(clamped[0], clamped[-1]), said),
-        "crosses": Finding(outcome_of(means[0] > limit > means[-1] or None), said),
+        "crosses": Finding(outcome_of(all(d.clear and d.mean > 0 for d in sides) or None), said),
         "conditioned": _positive(
             _decades(true[0], true[-1]),
             f"without the null space it is {_sequence(true, starts)}",

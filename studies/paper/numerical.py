@@ -124,6 +124,7 @@ def _as_small(record: Record) -> bool:
 # --------------------------------------------------------------------------------------------------
 # Speed
 
+CLEAR = 1.1  # times that differ by less are level: the best of three turns varies by some percent
 COLUMNS = {"FP (s)": "forward", "BP (s)": "backward", "Total (s)": "total"}
 OURS = ("mpn-cov, fused", "exact")
 
@@ -174,9 +175,10 @@ def speed(entry: Entry, places: Sequence[Place], kept: Kept) -> Found:
 
 def _speeds(seconds: dict[str, Record], kernels: Sequence[str]) -> dict[str, Finding]:
     newton = seconds["isqrt-cov"]["backward"]
-    slow = [m for m in kernels if seconds[m]["forward"] > seconds[m]["backward"]]
-    fast = [m for m in kernels if seconds[m]["backward"] < newton]
+    slow = [m for m in kernels if seconds[m]["forward"] > CLEAR * seconds[m]["backward"]]
+    fast = [m for m in kernels if CLEAR * seconds[m]["backward"] < newton]
     pade, taylor = (seconds[m]["backward"] for m in ("svd-pade", "svd-taylor"))
+    holds = True if CLEAR * pade < taylor else False if CLEAR * taylor < pade else None
     return {
         "forward": Finding(
             shared_outcome(len(slow), len(kernels)), f"in {len(slow)} of {len(kernels)}"
@@ -185,5 +187,5 @@ def _speeds(seconds: dict[str, Record], kernels: Sequence[str]) -> dict[str, Fin
             shared_outcome(len(fast), len(kernels)),
             f"in {len(fast)} of {len(kernels)} ({newton:.2f} s)",
         ),
-        "pade": Finding(outcome_of(pade < taylor), f"{pade:.2f} and {taylor:.2f} s"),
+        "pade": Finding(outcome_of(holds), f"{pade:.2f} and {taylor:.2f} s"),
     }

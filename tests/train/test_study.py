@@ -88,6 +88,25 @@ def test_a_key_is_of_the_effective_settings():
     assert one.first_stage is None
 
 
+def test_a_run_goes_on_from_the_first_stage_of_others_with_its_seed(tmp_path, monkeypatch):
+    begun = {}
+
+    def remember(left, folder, workers):
+        begun.update({key: first for key, (_, first) in left.items()})
+        return iter(())
+
+    monkeypatch.setattr(study_module, "_train_all", remember)
+    newton, hybrid, exact = trial("isqrt-cov"), trial("exact", HYBRID), trial("exact")
+    first = hybrid.first_stage.key
+    others = [trial("isqrt-cov", seed=1), trial("isqrt-cov", trainer={"max_epochs": SWITCH})]
+    run_trials([newton, hybrid, exact, *others], tmp_path)
+    assert others[1].key == first  # the first stage itself begins at the beginning
+    assert begun == {
+        **{each.key: first for each in (newton, hybrid)},
+        **{each.key: None for each in (exact, *others)},
+    }
+
+
 def test_a_key_changes_with_the_numerics_and_not_with_words(tmp_path):
     copy = tmp_path / "rootpool"
     for part in NUMERICAL:

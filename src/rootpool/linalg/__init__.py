@@ -4,11 +4,13 @@ The names below are for users. Layers above may also import what is in ``__all__
 with an underscore belong to this package alone.
 """
 
+from .alignment import Alignment, align, null_vectors
 from .checks import skip_checks
 from .correlations import canonical_correlations
 from .eigh import EighResult, eigh
 from .functions import expm, inv_sqrtm, inverse_root, logm, matrix_function, powm, sqrtm
 from .gaussians import bures_wasserstein, frechet_distance
+from .generalized import affine_invariant_distance
 from .iterations import Roots, newton_schulz
 from .minimax import Minimax
 from .polar import Polar, orthogonalize, polar, rotation
@@ -26,14 +28,23 @@ from .rules import (
     resolve_rule,
 )
 from .scalar import FUNCTIONS, Power, ScalarFunction
+from .singular import (
+    clip_singular_values,
+    low_rank,
+    singular_value_function,
+    singular_value_threshold,
+)
 from .spectra import eigvalsh, svdvals
+from .stable import stable
 from .subspace import leading_projector, principal_subspace
 from .svd import SVDResult, svd
+from .topk import topk_eigh, topk_svd
 from .vectorize import from_triangle, to_triangle, triangle_size, triangle_weights
 
 __all__ = [
     "FUNCTIONS",
     "RULES",
+    "Alignment",
     "Degenerate",
     "EighResult",
     "GradientRule",
@@ -50,8 +61,11 @@ __all__ = [
     "ScalarFunction",
     "Taylor",
     "Truncated",
+    "affine_invariant_distance",
+    "align",
     "bures_wasserstein",
     "canonical_correlations",
+    "clip_singular_values",
     "eigh",
     "eigvalsh",
     "expm",
@@ -61,19 +75,26 @@ __all__ = [
     "inverse_root",
     "leading_projector",
     "logm",
+    "low_rank",
     "matrix_function",
     "newton_schulz",
+    "null_vectors",
     "orthogonalize",
     "polar",
     "powm",
     "principal_subspace",
     "resolve_rule",
     "rotation",
+    "singular_value_function",
+    "singular_value_threshold",
     "skip_checks",
     "sqrtm",
+    "stable",
     "svd",
     "svdvals",
     "to_triangle",
+    "topk_eigh",
+    "topk_svd",
     "triangle_size",
     "triangle_weights",
 ]

@@ -33,6 +33,7 @@ from .checks import (
 )
 from .decompose import eigh_forward
 from .differentiation import Differentiable, apply, hermitian_part, remember
+from .generalized import check_pair, tie_tolerance, whitened
 from .parallel import batchwise
 from .precision import without_autocast
 from .products import product
@@ -111,6 +112,7 @@ def eigh(
     A: Tensor,
     UPLO: str = "L",
     *,
+    B: Tensor | None = None,
     rule: str | Rule = "degenerate",
     solver_device: str | torch.device | None = None,
 ) -> EighResult:
@@ -127,6 +129,9 @@ def eigh(
     Args:
         A: symmetric or complex Hermitian matrices ``(..., n, n)`` of single or double precision.
         UPLO: the triangle to read, ``"L"`` or ``"U"``.
+        B: positive definite matrices of the size and dtype of ``A``, for the generalised problem
+            :math:`A U = B U \,\mathrm{diag}(\lambda)` with :math:`U^H B U = I`. Both matrices must then be
+            symmetric as a whole, and ``UPLO`` does not matter.
         rule: name of a gradient rule in ``RULES``, or a rule, or any callable from eigenvalues
             ``(..., n)`` to a kernel ``(..., n, n)``.
         solver_device: where to decompose, ``"cpu"`` for matrices on an accelerator whose solver is
@@ -144,7 +149,17 @@ def eigh(
             [1., 0., 0.]])
     """
     check_square(A, "eigh")
+    if isinstance(UPLO, Tensor):
+        raise TypeError(
+            "eigh takes the second matrix of a generalised problem by name: eigh(A, B=B)"
+        )
     A = lower_triangle(A, UPLO)
+    if B is not None:
+        check_pair(A, B, "eigh")
+        C, R = whitened(A, B, "eigh")
+        wider = Degenerate(tie_tolerance(B, R)) if rule in ("degenerate", Degenerate()) else rule
+        eigenvalues, Y = eigh(C, rule=wider, solver_device=solver_device)
+        return EighResult(eigenvalues, product(R, Y))
     kernel = resolve_rule(rule)
     if not needs_grad(A):
         return EighResult(*eigh_forward(A, "triangle", "eigh", solver_device))

@@ -20,6 +20,7 @@ __all__ = [
     "inverse_root",
     "logm",
     "matrix_function",
+    "named_function",
     "powm",
     "sqrtm",
 ]
@@ -48,6 +49,23 @@ def apply_function(
     eps = input_rounding(A)
     value: Tensor = differentiable_value(A, function, kernel, caller, solver_device, eps)
     return value
+
+
+def named_function(function: str | ScalarFunction) -> ScalarFunction:
+    """The function that a user gives by its name or as a value."""
+    if isinstance(function, str):
+        if function not in FUNCTIONS:
+            raise ValueError(
+                f"unknown function {function!r}; choose from {', '.join(FUNCTIONS)} or give a "
+                "ScalarFunction such as Power(0.3)"
+            )
+        function = FUNCTIONS[function]
+    if not isinstance(function, ScalarFunction):
+        raise TypeError(
+            f"function must be one of {', '.join(FUNCTIONS)} or a ScalarFunction, which knows its "
+            f"divided differences, got {function!r}"
+        )
+    return function
 
 
 def matrix_function(
@@ -90,20 +108,8 @@ def matrix_function(
     tensor([[2., 0.],
             [0., 2.]])
     """
-    if isinstance(function, str):
-        if function not in FUNCTIONS:
-            raise ValueError(
-                f"unknown function {function!r}; choose from {', '.join(FUNCTIONS)} or give a "
-                "ScalarFunction such as Power(0.3)"
-            )
-        function = FUNCTIONS[function]
-    if not isinstance(function, ScalarFunction):
-        raise TypeError(
-            f"function must be one of {', '.join(FUNCTIONS)} or a ScalarFunction, which knows its "
-            f"divided differences, got {function!r}"
-        )
     options = (rule, eigenvalue_floor, keep_largest, solver_device)
-    return apply_function(A, function, "matrix_function", *options)
+    return apply_function(A, named_function(function), "matrix_function", *options)
 
 
 def sqrtm(

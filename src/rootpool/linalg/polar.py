@@ -33,6 +33,7 @@ from .decompose import all_above_roundoff, roundoff, svd_forward
 from .differentiation import hermitian_part
 from .precision import without_autocast
 from .products import product
+from .small_rotation import small_rotation
 from .smooth import Factors, Smooth, differentiable
 
 __all__ = ["Nearest", "Polar", "orthogonalize", "polar", "rotation"]
@@ -67,6 +68,9 @@ class Nearest(Smooth):
         return "the nearest rotation" if self.proper else "the polar factor"
 
     def value(self, A: Tensor) -> tuple[Tensor, ...]:
+        small = small_rotation(A) if self.proper and self.solver_device is None else None
+        if small is not None:
+            return small
         U, s, Vh = svd_forward(A, False, self.solver_device)
         if self.proper:
             n = s.shape[-1]

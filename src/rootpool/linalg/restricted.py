@@ -12,11 +12,26 @@ from .checks import can_read_values
 from .parameters import check_at_least, check_positive
 from .scalar import ScalarFunction
 
-__all__ = ["Floored", "Leading", "OnRange"]
+__all__ = ["Floored", "Leading", "OnRange", "second_across"]
 
 
 def _quotient(difference: Tensor, gap: Tensor) -> Tensor:
     return torch.where(gap == 0, 0, difference / torch.where(gap == 0, 1, gap))
+
+
+def second_across(L: Tensor, same: Tensor, lam: Tensor, G: Tensor, W: Tensor) -> Tensor:
+    """``sum_k f[lam_i, lam_k, lam_j] (G_ik W_kj + W_ik G_kj)`` over triples that are not in one part.
+
+    ``same`` ``(..., n, n)`` says which pairs are in one part of the spectrum, ``L`` is ``f[lam_i, lam_j]``.
+    """
+    # Of three arguments a pair across the border is the gap of the quotient: i, j, or else i, k.
+    gap = lam.unsqueeze(-1) - lam.unsqueeze(-2)
+    G_over_gap = torch.where(same, 0, _quotient(G, gap))
+    LG, LW = L * G, L * W
+    around = torch.where(
+        same, L * (G_over_gap @ W) - G_over_gap @ LW, _quotient(LG @ W - G @ LW, gap)
+    )
+    return around + around.mH
 
 
 class _InParts(ScalarFunction):
@@ -47,14 +62,7 @@ class _InParts(ScalarFunction):
         total = self.inner.second_product(self.argument(lam), inside * G, inside * W)
         if can_read_values(lam) and bool(same.all()):
             return total
-        # Of three arguments a pair across the border is the gap of the quotient: i, j, or else i, k.
-        L, gap = self.divided_differences(lam), lam.unsqueeze(-1) - lam.unsqueeze(-2)
-        G_over_gap = torch.where(same, 0, _quotient(G, gap))
-        LG, LW = L * G, L * W
-        around = torch.where(
-            same, L * (G_over_gap @ W) - G_over_gap @ LW, _quotient(LG @ W - G @ LW, gap)
-        )
-        return total + around + around.mH
+        return total + second_across(self.divided_differences(lam), same, lam, G, W)
 
 
 @dataclass(frozen=True)

@@ -356,7 +356,8 @@ class Degenerate(_GapRule):
         warnings.warn(
             f"the loss {what}, where its gradient does not exist or cannot be had from "
             "eigenvectors; the rule 'degenerate' drops that part. Use a function of the matrix "
-            "(sqrtm, matrix_function), or another rule",
+            "(sqrtm, matrix_function), or of singular values (low_rank, singular_value_function), or "
+            "another rule",
             stacklevel=2,
         )
 

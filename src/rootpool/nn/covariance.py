@@ -9,6 +9,8 @@ from rootpool.linalg.checks import can_read_values, check_range, check_tensor
 from rootpool.linalg.precision import HALF, no_autocast
 from rootpool.linalg.products import product
 
+from .weights import is_fixed, normalised, position_weights, weighted_covariance
+
 __all__ = ["check_covariance", "covariance", "flatten_positions", "widened"]
 
 ADVICE = "divide the features by a constant, or compute in float64"
@@ -38,12 +40,19 @@ def flatten_positions(features: Tensor, caller: str) -> Tensor:
     return flat
 
 
-def covariance(features: Tensor, *, centred: bool = True) -> Tensor:
+def covariance(features: Tensor, *, centred: bool = True, weights: Tensor | None = None) -> Tensor:
     r"""Biased covariance :math:`\frac1N (X - \bar X)(X - \bar X)^T` of the channels.
+
+    With weights :math:`w_k \ge 0` of the positions, scaled to sum 1 for each sample, it is
+    :math:`\sum_k w_k (x_k - \mu)(x_k - \mu)^T` with :math:`\mu = \sum_k w_k x_k`.
 
     Args:
         features: ``(B, C, H, W)`` or ``(B, C, N)``.
         centred: False for the second moment, :math:`\frac1N X X^T`, in which the mean counts.
+        weights: ``(B, H, W)`` or ``(B, N)``: a boolean mask that is true where a position counts, or numbers
+            of at least 0, such as attention, which may need a gradient. What is at positions of weight
+            zero does not matter, NaN neither, unless the weights need a gradient. A sample without any
+            weight is an error.
 
     Returns:
         ``(B, C, C)``, in the dtype of the features. Squares of features that exceed its range are an
@@ -59,8 +68,12 @@ def covariance(features: Tensor, *, centred: bool = True) -> Tensor:
     """
     X = flatten_positions(features, "covariance")
     with no_autocast(X.device):  # in half precision it is not semi-definite
-        A = _centre(X) if centred else X
-        P = product(A, A.mT) / X.shape[-1]
+        if weights is None:
+            A = _centre(X) if centred else X
+            P = product(A, A.mT) / X.shape[-1]
+        else:
+            w = position_weights(weights, X.shape[0], X.shape[2], X.dtype, "covariance")
+            P = weighted_covariance(X, normalised(w, "covariance"), is_fixed(weights), centred)
     check_covariance(P, X)
     return P
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from rootpool.linalg import to_triangle, triangle_size, triangle_weights
+from rootpool.linalg.checks import can_read_values
 from rootpool.linalg.parameters import check_at_least
 from rootpool.linalg.precision import no_autocast
 
@@ -21,6 +22,14 @@ from .precision import check_compute_dtype, kept_dtype, working_dtype
 from .registry import resolve_method
 from .scaling import Scaling
 from .spectral_roots import SpectralRoot
+from .weights import (
+    equally_weighted,
+    is_fixed,
+    normalised,
+    position_weights,
+    weighted_covariance,
+    weighted_mean,
+)
 
 __all__ = ["AveragePool", "CovariancePool", "covariance_pool", "make_pool", "resolve_pool"]
 
@@ -34,6 +43,7 @@ def covariance_pool(
     *,
     compute_dtype: torch.dtype | None = None,
     output: str = "triangle",
+    weights: Tensor | None = None,
     solver_device: str | torch.device | None = None,
 ) -> Tensor:
     r"""Normalised covariances of feature maps, with their gradient to the features.
@@ -59,6 +69,7 @@ def covariance_pool(
         output: ``"triangle"``, ``(B, C (C + 1) / 2)`` in row-major order; ``"isometric"``, the
             same with off-diagonal entries times the root of 2, so that inner products equal those between the
             matrices; or ``"matrix"``.
+        weights: of the positions, as in :func:`covariance`: a mask for padding, or attention.
         solver_device: where spectral roots decompose, such as ``"cpu"``. None is the device of the features;
             for more than 32 positions and channels on a GPU and torch before 2.12, which decomposes the
             matrices of a batch one after the other there, the CPU.
@@ -74,8 +85,9 @@ def covariance_pool(
     torch.Size([2, 36])
     """
     _check_options(compute_dtype, output)
+    chosen = resolve_method(method)
     return _pool(
-        features, resolve_method(method), compute_dtype, output, solver_device=solver_device
+        features, chosen, compute_dtype, output, weights=weights, solver_device=solver_device
     )
 
 
@@ -92,12 +104,17 @@ def _pool(
     compute_dtype: torch.dtype | None,
     output: str,
     learned: nn.Module | None = None,
+    weights: Tensor | None = None,
     solver_device: str | torch.device | None = None,
 ) -> Tensor:
     X = flatten_positions(features, "covariance_pool")
-    dtype = working_dtype(compute_dtype, X.device)
+    own, dtype, P = X.dtype, working_dtype(compute_dtype, X.device), None
+    if weights is not None:
+        with no_autocast(X.device):
+            X, P = _weighted(X, weights, method, dtype)
     form = "matrix" if output == "matrix" else "triangle"
-    root = method if isinstance(method, SpectralRoot) and method.centred and not learned else None
+    fused = isinstance(method, SpectralRoot) and method.centred and not learned and P is None
+    root = method if isinstance(method, SpectralRoot) and fused else None
     if root is not None and torch.compiler.is_compiling():
         # Here, because torch.export of torch 2.8 hides errors that are raised inside autocast.
         encoded(root)
@@ -106,17 +123,32 @@ def _pool(
             kept = kept_dtype(compute_dtype, dtype, X.dtype) if root.low_precision_ok else dtype
             Q = fused_root(X, root, dtype, kept, form, str(solver_device or ""))
         else:
-            if method.low_precision_ok:
-                dtype = kept_dtype(compute_dtype, dtype, X.dtype)
-            wide = widened(X, dtype)
-            Q = learned(method.covariance(wide)) if learned else method.of_features(wide)
+            if P is None and learned is None:
+                low = method.low_precision_ok
+                kept = kept_dtype(compute_dtype, dtype, X.dtype) if low else dtype
+                Q = method.of_features(widened(X, kept))
+            else:
+                Q = (learned or method)(method.covariance(widened(X, dtype)) if P is None else P)
             Q = Q if form == "matrix" else to_triangle(Q)
         if output == "isometric":
             Q = Q * triangle_weights(X.shape[1], dtype=Q.dtype, device=Q.device)
-        pooled = Q.to(X.dtype)
+        pooled = Q.to(own)
     if root is None:
         check_covariance(pooled.flatten(1).unsqueeze(-1), X)
     return pooled
+
+
+def _weighted(
+    X: Tensor, weights: Tensor, method: Method, dtype: torch.dtype
+) -> tuple[Tensor, Tensor | None]:
+    """Features that count alike, for any method; or covariances, if weights of zero need a gradient."""
+    w = position_weights(weights, X.shape[0], X.shape[2], dtype, "covariance_pool")
+    w, wide = normalised(w, "covariance_pool"), widened(X, dtype)
+    fixed = is_fixed(weights)
+    if fixed or (can_read_values(w) and bool((w > 0).all())):
+        alike = equally_weighted(wide, w, fixed, method.centred)
+        return alike.to(torch.promote_types(X.dtype, torch.float32)), None
+    return X, weighted_covariance(wide, w, fixed, method.centred)
 
 
 class _Pool(nn.Module):
@@ -139,10 +171,10 @@ class _Pool(nn.Module):
         self.scaling = scaling
 
     @abstractmethod
-    def pool(self, features: Tensor) -> Tensor:
+    def pool(self, features: Tensor, weights: Tensor | None = None) -> Tensor:
         """Pool reduced features."""
 
-    def forward(self, features: Tensor) -> Tensor:
+    def forward(self, features: Tensor, weights: Tensor | None = None) -> Tensor:
         if features.dim() < 2 or features.shape[1] != self.in_channels:
             raise ValueError(
                 f"{type(self).__name__} expects {self.in_channels} channels, "
@@ -151,7 +183,7 @@ class _Pool(nn.Module):
             )
         if features.dim() == 3:
             features = features.unsqueeze(-1)
-        pooled = self.pool(self.reduction(features))
+        pooled = self.pool(self.reduction(features), weights)
         if self.scaling is None:
             return pooled
         return self.scaling(pooled.flatten(1)).view_as(pooled)
@@ -188,7 +220,8 @@ class CovariancePool(_Pool):
 
     Shape:
         ``(B, in_channels, H, W)`` or ``(B, in_channels, N)`` to ``(B, out_features)``, or
-        ``(B, C, C)`` for ``output="matrix"``, with C the channels after the reduction.
+        ``(B, C, C)`` for ``output="matrix"``, with C the channels after the reduction. A second argument,
+        ``pool(features, weights)``, is weights of the positions, as in :func:`covariance`.
 
     >>> pool = CovariancePool(2048, reduction=256)
     >>> pool.out_features
@@ -239,10 +272,10 @@ class CovariancePool(_Pool):
         """Number of output features per sample."""
         return self.channels**2 if self.output == "matrix" else triangle_size(self.channels)
 
-    def pool(self, features: Tensor) -> Tensor:
+    def pool(self, features: Tensor, weights: Tensor | None = None) -> Tensor:
         """Pool reduced features."""
         features = self.channel_dropout(features)
-        options = (self.compute_dtype, self.output, self.learned, self.solver_device)
+        options = (self.compute_dtype, self.output, self.learned, weights, self.solver_device)
         return _pool(features, self._method, *options)
 
     def extra_repr(self) -> str:
@@ -286,9 +319,10 @@ class AveragePool(_Pool):
         """Number of output features per sample."""
         return self.channels
 
-    def pool(self, features: Tensor) -> Tensor:
+    def pool(self, features: Tensor, weights: Tensor | None = None) -> Tensor:
         """Average over the positions."""
-        return flatten_positions(features, "AveragePool").mean(-1)
+        X = flatten_positions(features, "AveragePool")
+        return X.mean(-1) if weights is None else weighted_mean(X, weights, "AveragePool")
 
     def extra_repr(self) -> str:
         return f"{self.in_channels}, scaling={self.scaling}, out_features={self.out_features}"

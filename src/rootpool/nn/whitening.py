@@ -7,12 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rootpool.linalg.checks import check_range, checks_enabled
+from rootpool.linalg.checks import can_read_values, check_range, checks_enabled
 from rootpool.linalg.precision import no_autocast
 from rootpool.linalg.products import product
 
 from .precision import working_dtype
 from .processes import ProcessGroup, is_distributed, sum_over_processes
+from .weights import position_weights
 from .whitening_layer import WhiteningLayer
 from .whitening_methods import WhiteningMethod
 
@@ -53,7 +54,9 @@ class Whitening(WhiteningLayer):
             default one. A group of a single process does not share them.
 
     Shape:
-        ``(B, C, *)`` to the same.
+        ``(B, C, *)`` to the same. A second argument, ``whitening(features, weights)``, is the weights
+        ``(B, *)`` of positions in the statistics: numbers of at least 0, or a boolean mask, which also sets
+        the others to zero. (For ``(B, C)`` they are ``(B, 1)``.)
 
     References: Huang et al., Decorrelated batch normalization, CVPR 2018; and the references of the methods.
 
@@ -103,8 +106,10 @@ class Whitening(WhiteningLayer):
         self.running_covariance.copy_(torch.eye(n).to(self.running_covariance))
         self.num_batches_tracked.zero_()
 
-    def _batch_statistics(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor | int]:
+    def _batch_statistics(self, X: Tensor, w: Tensor | None) -> tuple[Tensor, Tensor, Tensor | int]:
         """Mean ``(g, n, 1)``, covariance ``(g, n, n)`` and M of ``(g, n, M)`` over all processes."""
+        if w is not None:
+            return self._weighted_statistics(X, w)
         count: Tensor | int = X.shape[-1]
         if is_distributed(self.process_group):
             here = torch.tensor(float(count), dtype=X.dtype, device=X.device)
@@ -117,6 +122,23 @@ class Whitening(WhiteningLayer):
         mean = sum_over_processes(X.sum(-1, keepdim=True), self.process_group) / count
         centred = X - mean
         covariance = sum_over_processes(product(centred, centred.mT), self.process_group) / count
+        self._check_covariance(covariance, mean)
+        return mean, covariance, count
+
+    def _weighted_statistics(self, X: Tensor, w: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The same with weights ``(M,)``; they are worth ``(sum w)^2 / sum w^2`` values (Kish 1965)."""
+        total, squares = (sum_over_processes(s, self.process_group) for s in (w.sum(), w @ w))
+        count = (total.square() / squares).detach()
+        if can_read_values(count) and not count > 1:
+            raise ValueError(
+                "Whitening needs two values or more with a weight per channel while training, got weights "
+                f"that sum up to {total.item():.3g}; use eval(), or a larger batch"
+            )
+        mean = sum_over_processes((X * w).sum(-1, keepdim=True), self.process_group) / total
+        centred = X - mean
+        covariance = (
+            sum_over_processes(product(centred * w, centred.mT), self.process_group) / total
+        )
         self._check_covariance(covariance, mean)
         return mean, covariance, count
 
@@ -133,20 +155,27 @@ class Whitening(WhiteningLayer):
         self.running_mean.lerp_(mean.flatten().to(self.running_mean.dtype), weight)
         self.running_covariance.lerp_(tracked, weight)
 
-    def forward(self, features: Tensor) -> Tensor:
+    def forward(self, features: Tensor, weights: Tensor | None = None) -> Tensor:
         self._check_features(features)
         with no_autocast(features.device):
             dtype = working_dtype(self.compute_dtype, features.device)
             per_group = (self.groups, self.num_features // self.groups)
             X = features.to(dtype).transpose(0, 1).flatten(1).unflatten(0, per_group)
+            w, mask = None, None
+            if weights is not None:
+                B, N = features.shape[0], features.shape[2:].numel()
+                w = position_weights(weights, B, N, dtype, "Whitening").flatten()
+                mask = w > 0 if weights.dtype == torch.bool else None
+            X = X if mask is None else torch.where(mask, X, 0)
             if self.training:
-                mean, covariance, count = self._batch_statistics(X)
+                mean, covariance, count = self._batch_statistics(X, w)
                 rounding = 0.0
             else:
                 mean = self.running_mean.to(dtype).view(*per_group, 1)
                 covariance = self.running_covariance.to(dtype).view(*per_group, -1)
                 rounding = torch.finfo(self.running_covariance.dtype).eps
             Y = self.method(covariance, X - mean, self.eps, rounding)
+            Y = Y if mask is None else torch.where(mask, Y, 0)
             # After the root: a broken batch does not spoil the running statistics.
             if self.training:
                 self._track(mean, covariance, count)

@@ -1,8 +1,8 @@
 """Many runs side by side: each in a process of one thread, each in a run folder of its own.
 
 A trial whose folder holds a result is finished; so the same call, made again after any interruption, trains
-what is left. The first stage of hybrid runs with the same start is trained once and shared: each hybrid run
-reads it from a file, so no tensor of one run is seen by another.
+what is left. The first stage of hybrid runs with the same start is trained once and shared, also with the run that
+has this start to its end: each reads it from a file, so no tensor of one run is seen by another.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +72,14 @@ class Trial:
         )
         return Trial(f"{schedule.start}, first {schedule.switch_epoch} epochs", config, self.tags)
 
+    def begins_with(self, first: Trial) -> bool:
+        """Whether this run is a first stage that goes on to its own last epoch."""
+        epochs = first.config["trainer"]["max_epochs"]
+        if (self.config.get("trainer", {}).get("max_epochs") or 0) <= epochs:
+            return False
+        shortened = merge(self.config, {"trainer": {"max_epochs": epochs}})
+        return replace(self, config=shortened).key == first.key
+
 
 @dataclass(frozen=True)
 class Event:
@@ -109,11 +117,14 @@ def run_trials(
         raise ValueError(f"workers must be at least 1, got {workers}")
     folder = Path(folder).absolute()
     left: dict[str, tuple[Trial, str | None]] = {}  # and the key of the first stage
+    stages = {s.key: s for trial in trials if (s := trial.first_stage) is not None}
     for trial in trials:
-        first = trial.first_stage
+        same = (key for key, first in stages.items() if trial.begins_with(first))
+        own = trial.first_stage
+        first = next(same, None) if own is None else own.key
         if first is not None:
-            left.setdefault(first.key, (first, None))
-        left.setdefault(trial.key, (trial, None if first is None else first.key))
+            left.setdefault(first, (stages[first], None))
+        left.setdefault(trial.key, (trial, first))
     for key in [key for key in left if (folder / key / RESULT).is_file()]:
         del left[key]
         on_event(Event(key, done=True))

@@ -1,10 +1,15 @@
 """The law: its rule of failure, its tests, and what is measured without training."""
 
+from dataclasses import replace
+from statistics import fmean
+
 import pytest
 import torch
 
+from paper_runs import made_up
 from rootpool.report.records import read_records, write_records
 from studies.approximation import law, layer
+from studies.engine.network import Network, all_trials
 from studies.engine.questions import proportion
 
 LAW = law.load_law()
@@ -34,18 +39,18 @@ def rows(failing=(), method="mpn-cov", form="published", precision="float64", se
 )
 def test_an_arm_follows_the_law_if_more_runs_fail_above(failing, outcome):
     arms = law._arms(rows(failing))
-    assert law._tests(arms)["mpn-cov, published, float64"].outcome == outcome
+    assert law._tests(arms)[0]["mpn-cov, published, float64"].outcome == outcome
 
 
 def test_few_seeds_show_nothing_and_arms_share_the_correction():
-    one = law._tests(law._arms(rows((0, 2), seeds=1)))
+    one = law._tests(law._arms(rows((0, 2), seeds=1)))[0]
     assert one["mpn-cov, published, float64"].outcome == "not seen"
-    alone = law._tests(law._arms(rows((0,), seeds=5)))
+    alone = law._tests(law._arms(rows((0,), seeds=5)))[0]
     assert alone["mpn-cov, published, float64"].outcome == "seen"  # 5 of 10 against none: p = 0.016
     several = rows((0,)) + [
         r for name in "abcd" for r in rows((), method=name) if r["method"] == name
     ]
-    assert law._tests(law._arms(several))["mpn-cov, published, float64"].outcome == "not seen"
+    assert law._tests(law._arms(several))[0]["mpn-cov, published, float64"].outcome == "not seen"
 
 
 def test_a_run_fails_if_it_diverges_or_ends_far_above_the_control():
@@ -53,6 +58,20 @@ def test_a_run_fails_if_it_diverges_or_ends_far_above_the_control():
     assert {r["k"] for r in given if r["failed"]} == {0}
     ended = {**given[0], "diverged": True, "train_error": None}
     assert law.judged([ended, *given[-10:]], 10.0)[0]["failed"]
+    # Of another machine, whose control ended elsewhere.
+    other = [{**row, "record": 2, "train_error": row["train_error"] + 30} for row in given]
+    assert {r["k"] for r in law.judged([*given, *other], 10.0) if r["failed"]} == {0}
+
+
+def test_the_row_of_a_run_that_diverged_before_anything_was_measured():
+    trial = all_trials(LAW, Network("patches-norm", seeds=1), ["released"])[0]
+    run = made_up(trial, None)
+    scaled = law.training_row(run)["lambda_1"]
+    assert scaled == pytest.approx(4.0**-6 * fmean(r["lambda_1"] for r in run.folder.spectrum))
+    gone = replace(run, folder=replace(run.folder, spectrum=[]))
+    row = law.training_row(gone)
+    assert (row["lambda_1"], row["diverged"]) == (None, True)
+    assert law.judged([row], 10.0)[0]["failed"]
 
 
 def test_intervals_of_shares_are_exact():
@@ -104,5 +123,6 @@ def test_the_page_is_written_from_a_record(tmp_path):
     text = page.read_text(encoding="utf-8")
     assert "5 of 5 (0.48 to 1.00)" in text
     assert "10 of 10 above and 0 of 10 below" in text
+    assert "| all, float64 | 0 of 10 | 10 of 10 |" in text
     assert "SVD-Pade as published, float64: the same." in text  # not tried, and said so
     assert len(read_records(tmp_path / law.RECORDS[1])) == len(records)

@@ -117,8 +117,10 @@ def test_entries_of_two_studies_share_their_ordinary_runs(tmp_path, capsys):
     page = (tmp_path / "paper" / "report.md").read_text(encoding="utf-8")
     assert "in 5 steps" in page  # three epochs of two steps, counted from 0
     assert "after 1 epochs of Newton-Schulz" in page
+    assert "| part of the claim | with batch norm | without batch norm |" in page
     runs = sorted((tmp_path / "runs").iterdir())
-    assert len(runs) == 4  # MPN-COV standalone and hybrid, its first stage, and the reference
+    # With and without batch norm: MPN-COV standalone and hybrid, its first stage, and the reference.
+    assert len(runs) == 2 * 4
     assert {read_run(run).settings["model.method"] for run in runs} == {
         "mpn-cov-published",
         "isqrt-cov",
@@ -127,7 +129,7 @@ def test_entries_of_two_studies_share_their_ordinary_runs(tmp_path, capsys):
     assert main(["paper", *names, *where, str(tmp_path / "paper")]) == 0
     assert main(["approximation", "why:halves", *where, str(tmp_path / "why")]) == 0
     assert {run: (run / "last.ckpt").stat().st_mtime_ns for run in runs} == before
-    assert len(list((tmp_path / "runs").iterdir())) == 4 + 3 + 4  # isqrt-cov was there
+    assert len(list((tmp_path / "runs").iterdir())) == 2 * (4 + 3)  # isqrt-cov was there
     assert "| value: accurate |" in (tmp_path / "why" / "report.md").read_text(encoding="utf-8")
 
 

@@ -59,7 +59,8 @@ def test_times_of_a_single_map():
             0.6,
             {"forward": "seen", "backward": "not seen", "pade": "seen"},
         ),
-        ("svd-pade", "backward", 0.33, {"forward": "seen", "backward": "seen", "pade": "opposite"}),
+        ("svd-pade", "backward", 0.4, {"forward": "seen", "backward": "seen", "pade": "opposite"}),
+        ("svd-pade", "backward", 0.3, {"forward": "seen", "backward": "seen", "pade": "not seen"}),
         ("mpn-cov", "forward", 0.2, {"forward": "not seen", "backward": "seen", "pade": "seen"}),
     ],
 )

@@ -1,0 +1,144 @@
+r"""Pairs of matrices, the second of which is definite: eigenproblems and distances.
+
+With :math:`R = B^{-1/2}`, the problem :math:`A x = \lambda B x` is the ordinary one of :math:`C = R A R`,
+with :math:`x = R y`. The inverse root has a derivative that divides by no gap, so ties of C are all that
+matters. They come out further apart than those of a given matrix, by the condition of B.
+
+For the distance :math:`d^2 = \sum_i \log^2 \lambda_i = \| \log C \|^2` the same with A - B instead of A gives
+:math:`E = C - I`, which keeps the digits of close matrices, and so does :math:`\log(1 + E)`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.linalg import LinAlgError
+
+from .checks import (
+    can_read_values,
+    check_range,
+    check_square,
+    first_index,
+    name_item,
+    raise_not_finite,
+)
+from .differentiation import hermitian_part
+from .functions import apply_function
+from .precision import without_autocast
+from .products import product
+from .scalar import FUNCTIONS, Expansion, _relative_expansion, _Smooth
+
+__all__ = ["affine_invariant_distance", "check_pair", "tie_tolerance", "whitened"]
+
+
+def check_pair(A: Tensor, B: Tensor, caller: str) -> None:
+    """Raise unless both are symmetric or Hermitian, of one size and dtype."""
+    for item, M in (("A", A), ("B", B)):
+        check_square(M, caller)
+        if can_read_values(M) and M.numel() > 0:
+            _check_symmetric(M.detach(), caller, item)
+    if A.shape[-1] != B.shape[-1] or A.dtype != B.dtype:
+        raise ValueError(
+            f"{caller} expects matrices of one size and dtype, got {tuple(A.shape)} {A.dtype} and "
+            f"{tuple(B.shape)} {B.dtype}"
+        )
+
+
+def _check_symmetric(M: Tensor, caller: str, item: str) -> None:
+    broken = ~M.isfinite().flatten(-2).all(-1)
+    if bool(broken.any()):
+        raise_not_finite(caller, name_item(first_index(broken), item))
+    skew, size = ((M - M.mH).abs().amax((-2, -1)), M.abs().amax((-2, -1)))
+    bad = skew > 10 * M.shape[-1] * torch.finfo(M.dtype).eps * size
+    if bool(bad.any()):
+        raise ValueError(
+            f"{caller} expects symmetric or Hermitian matrices, but {name_item(first_index(bad), item)} "
+            f"differs from its conjugate transpose by {skew[bad][0].item():.3g}; take (M + M.mH) / 2"
+        )
+
+
+def check_definite(B: Tensor, caller: str, item: str) -> None:
+    """Raise for matrices that are not positive definite."""
+    if not can_read_values(B):
+        return
+    info = torch.linalg.cholesky_ex(B.detach())[1]
+    if bool((info != 0).any()):
+        name = name_item(first_index(info != 0), item)
+        raise LinAlgError(
+            f"{caller} expects a positive definite {item}, but {name} is not; add a ridge"
+        )
+
+
+def whitened(A: Tensor, B: Tensor, caller: str) -> tuple[Tensor, Tensor]:
+    """``B^(-1/2) A B^(-1/2)``, Hermitian to the bit, and ``B^(-1/2)``."""
+    check_definite(B, caller, "B")
+    R = apply_function(hermitian_part(B), FUNCTIONS["inv_sqrt"], caller)
+    return hermitian_part(product(product(R, hermitian_part(A)), R)), R
+
+
+def tie_tolerance(B: Tensor, R: Tensor) -> float:
+    """How far apart equal eigenvalues of ``R A R`` come out, relative to the largest one."""
+    n, eps = B.shape[-1], torch.finfo(B.dtype).eps
+    if not can_read_values(R) or R.numel() == 0:
+        return float(eps ** (2 / 3))
+    condition = B.detach().norm(dim=(-2, -1)) * R.detach().norm(dim=(-2, -1)).square()
+    return float(max(n, 10) * eps * condition.max().item())
+
+
+@dataclass(frozen=True)
+class _Log1p(_Smooth):
+    r""":math:`\log(1 + \lambda)`, with :math:`f[a, b] = \log(1 + \tfrac{a - b}{1 + b}) / (a - b)`."""
+
+    @property
+    def domain(self) -> str:
+        return "any"
+
+    def values(self, lam: Tensor) -> Tensor:
+        return lam.log1p()
+
+    def derivatives(self, lam: Tensor) -> Tensor:
+        return 1 / (1 + lam)
+
+    def difference(self, a: Tensor, b: Tensor) -> Tensor:
+        u = (a - b) / (1 + b)
+        return torch.where(u == 0, 1, u.log1p() / torch.where(u == 0, 1, u)) / (1 + b)
+
+    def expansion(self, lam: Tensor) -> Expansion:
+        return _relative_expansion(1 + lam, lambda k: (-1.0) ** (k + 1) / k, degree=0)
+
+
+@without_autocast
+def affine_invariant_distance(A: Tensor, B: Tensor) -> Tensor:
+    r"""Squared affine-invariant distance of positive definite matrices.
+
+    .. math:: d^2 = \| \log (B^{-1/2} A B^{-1/2}) \|_F^2 = \sum_i \log^2 \lambda_i(A, B)
+
+    It does not change when both are transformed to :math:`M A M^H`, :math:`M B M^H`, nor when both are
+    inverted. Gradient and second derivative are exact at ties and at ``A == B`` (where the gradient is
+    zero), and close matrices keep their digits.
+
+    Args:
+        A: symmetric or complex Hermitian positive definite matrices ``(..., n, n)``.
+        B: the same shape and dtype, or batch dimensions that broadcast.
+
+    Returns:
+        ``d^2`` ``(...)``. Its root is a metric, whose gradient is infinite at ``A == B``.
+
+    Raises:
+        torch.linalg.LinAlgError: for matrices that are not positive definite.
+
+    Reference: Pennec, Fillard and Ayache, A Riemannian framework for tensor computing, IJCV 66(1), 2006.
+
+    >>> affine_invariant_distance(torch.e * torch.eye(3), torch.eye(3)).round()
+    tensor(3.)
+    """
+    check_pair(A, B, "affine_invariant_distance")
+    check_definite(A, "affine_invariant_distance", "A")
+    E, _ = whitened(A - B, B, "affine_invariant_distance")
+    logarithm = apply_function(E, _Log1p(), "affine_invariant_distance")
+    parts = torch.view_as_real(logarithm) if logarithm.is_complex() else logarithm.unsqueeze(-1)
+    distance = parts.square().sum((-3, -2, -1))
+    check_range(distance[..., None, None], "affine_invariant_distance", A, B)
+    return distance

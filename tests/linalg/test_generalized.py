@@ -1,0 +1,157 @@
+"""Pairs of matrices: generalised eigenproblems and the affine-invariant distance, against many digits."""
+
+import mpmath
+import pytest
+import torch
+from torch.linalg import LinAlgError
+
+import oracles
+from matrices import random, symmetric, with_eigenvalues
+from rootpool.linalg import affine_invariant_distance, eigh
+from tolerances import allowed
+
+FIELDS = [torch.float64, torch.complex128]
+# Generalised eigenvalues of a pair.
+SPECTRA = {
+    "separated": [0.5, 1.0, 2.5, 4.0],
+    "repeated": [0.5, 0.5, 2.0, 2.0],
+    "close": [0.5, 0.5 + 1e-9, 2.0, 2.0 + 1e-12],
+    "close, not asked for": [0.5, 0.5 + 1e-9, 2.0, 3.0],
+    "equal matrices": [1.0, 1.0, 1.0, 1.0],
+    "nearly equal matrices": [1.0, 1.0 + 1e-9, 1.0 + 2e-9, 1.0 - 1e-9],
+    "far": [1e-4, 1.0, 1.0, 1e4],
+}
+
+
+def pair(kind, dtype):
+    M = random(4, 4, dtype=dtype) + 2 * torch.eye(4)
+    C = with_eigenvalues(SPECTRA[kind], dtype=dtype)
+    return (
+        (symmetric(M @ M.mH), symmetric(M @ M.mH))
+        if kind == "equal matrices"
+        else (
+            symmetric(M @ C @ M.mH),
+            symmetric(M @ M.mH),
+        )
+    )
+
+
+def inverse_root(B):
+    return oracles.power(B, -0.5)
+
+
+@pytest.mark.parametrize("dtype", [*FIELDS, torch.float32, torch.complex64])
+@pytest.mark.parametrize("kind", SPECTRA)
+def test_defining_equations(kind, dtype):
+    A, B = (
+        M.to(dtype) for M in pair(kind, torch.complex128 if dtype.is_complex else torch.float64)
+    )
+    lam, U = eigh(A, B=B)
+    assert lam.dtype == dtype.to_real()
+    assert torch.equal(lam, lam.sort().values)
+    condition = float(torch.linalg.cond(B))
+    limit = allowed(dtype.to_real(), 4, condition) * (1 + lam.abs().max())
+    assert (U.mH @ B @ U - torch.eye(4)).abs().max() < limit
+    assert (A @ U - B @ U * lam).abs().max() < limit * B.abs().max()
+    assert (eigh(A, "U", B=B).eigenvalues - lam).abs().max() < limit
+
+
+@pytest.mark.parametrize("dtype", FIELDS)
+@pytest.mark.parametrize("kind", ["separated", "repeated", "close, not asked for"])
+def test_gradient_of_a_weighted_projector(kind, dtype):
+    """``sum x x^H`` over an eigenspace, of A and of B."""
+    A, B = pair(kind, dtype)
+    W = symmetric(random(4, 4, dtype=dtype, seed=5))
+
+    def digits(A, B):
+        root = inverse_root(B)
+        return oracles.weighted(W, root * oracles.projector(root * A * root, 2) * root)
+
+    leaves = [A.clone().requires_grad_(), B.clone().requires_grad_()]
+    U = eigh(leaves[0], B=leaves[1]).eigenvectors[:, 2:]
+    gradients = torch.autograd.grad((W.conj() * (U @ U.mH)).sum().real, leaves)
+    directions = [symmetric(random(4, 4, dtype=dtype, seed=k)) for k in (6, 7)]
+    slope = oracles.slope(digits, [A, B], directions)
+    along = sum((g.conj() * V).sum().real for g, V in zip(gradients, directions, strict=True))
+    size = sum(float(g.norm() * V.norm()) for g, V in zip(gradients, directions, strict=True))
+    assert abs(float(along) - slope) < allowed(torch.float64, 4, float(torch.linalg.cond(B))) * size
+
+
+@pytest.mark.parametrize("dtype", FIELDS)
+@pytest.mark.parametrize("kind", SPECTRA)
+def test_distance_and_its_derivatives(kind, dtype):
+    A, B = pair(kind, dtype)
+
+    def digits(A, B):
+        root = inverse_root(B)
+        return mpmath.fsum(
+            mpmath.log(x) ** 2 for x in mpmath.eigh(root * A * root, eigvals_only=True)
+        )
+
+    with mpmath.workdps(80):
+        exact = float(digits(*map(oracles.digits, (A, B))))
+    leaves = [A.clone().requires_grad_(), B.clone().requires_grad_()]
+    distance = affine_invariant_distance(*leaves)
+    gradients = torch.autograd.grad(distance, leaves, create_graph=True)
+    condition = float(torch.linalg.cond(B) + torch.linalg.cond(A))
+    limit = allowed(torch.float64, 4, condition)
+    # Relative to itself, however close the matrices are; nothing is left of equal ones.
+    assert abs(float(distance.detach()) - exact) <= limit * exact + 1e-100
+    assert torch.allclose(distance, affine_invariant_distance(B, A), rtol=limit, atol=0)
+    directions = [symmetric(random(4, 4, dtype=dtype, seed=k)) for k in (6, 7)]
+    slope = oracles.slope(digits, [A, B], directions)
+    pairs = list(zip(gradients, directions, strict=True))
+    along = sum((g.conj() * V).sum().real for g, V in pairs)
+    size = sum(float(g.detach().norm() * V.norm()) for g, V in pairs)
+    assert abs(float(along.detach()) - slope) <= limit * size + 1e-15
+    if kind == "equal matrices":
+        assert all(bool((g == 0).all()) for g in gradients)
+    curvature = oracles.curvature(lambda A: digits(A, oracles.digits(B)), A, *2 * directions[:1])
+    (second,) = torch.autograd.grad((gradients[0].conj() * directions[0]).sum().real, leaves[0])
+    got = (second.conj() * directions[0]).sum().real
+    bound = limit * float(second.norm() * directions[0].norm())
+    assert abs(float(got) - curvature) <= bound
+
+
+def test_distance_does_not_see_the_basis_and_takes_batches():
+    A, B = pair("separated", torch.float64)
+    M = random(4, 4, seed=9)
+    moved = affine_invariant_distance(*(symmetric(M @ P @ M.mT) for P in (A, B)))
+    assert torch.isclose(moved, affine_invariant_distance(A, B), rtol=1e-10)
+    many = affine_invariant_distance(A.expand(3, 2, 4, 4), B.expand(2, 4, 4))
+    assert torch.allclose(many, affine_invariant_distance(A, B).expand(3, 2))
+    assert affine_invariant_distance(A.expand(0, 4, 4), B).shape == (0,)
+    assert eigh(A.expand(0, 4, 4), B=B).eigenvectors.shape == (0, 4, 4)
+    assert torch.isclose(affine_invariant_distance(A[:1, :1], B[:1, :1]), (A / B)[0, 0].log() ** 2)
+
+
+EYE = torch.eye(3)
+SINGULAR = torch.stack([EYE, EYE.new_zeros(3, 3)])
+REFUSALS = {
+    r"positive definite B, but B\[1\] is not; add": (LinAlgError, lambda: eigh(EYE, B=SINGULAR)),
+    r"positive definite A, but A\[1\]": (
+        LinAlgError,
+        lambda: affine_invariant_distance(SINGULAR, EYE),
+    ),
+    r"eigh\(A, B=B\)": (TypeError, lambda: eigh(EYE, EYE)),
+    r"matrices of one size and dtype, got \(3, 3\)": (
+        ValueError,
+        lambda: eigh(EYE, B=torch.eye(2)),
+    ),
+    r"expects symmetric or Hermitian matrices, but A diff": (
+        ValueError,
+        lambda: eigh(EYE + EYE.roll(1), B=EYE),
+    ),
+    r"but B differs from its conjugate": (
+        ValueError,
+        lambda: affine_invariant_distance(EYE, EYE + EYE.roll(1)),
+    ),
+    r"B\[0\] has NaN": (ValueError, lambda: eigh(EYE, B=torch.stack([EYE * torch.nan, EYE]))),
+}
+
+
+@pytest.mark.parametrize("message", REFUSALS)
+def test_refusals(message):
+    error, call = REFUSALS[message]
+    with pytest.raises(error, match=message):
+        call()

@@ -1,0 +1,204 @@
+"""Weights and masks of positions: against repeated and dropped positions, and against differences."""
+
+import functools
+
+import pytest
+import torch
+
+import matrices
+from matrices import random
+from oracles import central_difference
+from rootpool.nn import (
+    METHODS,
+    AveragePool,
+    CovariancePool,
+    Whitening,
+    covariance,
+    covariance_pool,
+    resolve_method,
+)
+from tolerances import allowed
+
+SHAPES = {"more positions": (2, 3, 6), "fewer positions": (2, 6, 4)}
+COUNTS = {6: [[1, 3, 2, 1, 0, 0], [2, 1, 1, 1, 1, 2]], 4: [[1, 2, 0, 0], [1, 2, 1, 1]]}
+METHODS_TESTED = ["exact", "svd-pade", "isqrt-cov", "log", "brownian", "covariance", "seb"]
+METHODS_TESTED = [name for name in METHODS_TESTED if name in METHODS]
+
+
+def counts(N):
+    return torch.tensor(COUNTS[N], device=matrices.DEVICE)
+
+
+def repeated(X, k):
+    """Every position as often as its weight says."""
+    return X[k].repeat_interleave(counts(X.shape[-1])[k], -1)[None]
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+@pytest.mark.parametrize("centred", [True, False])
+def test_covariance_of_repeated_positions(shape, centred):
+    X = random(*shape)
+    P = covariance(X, centred=centred, weights=counts(shape[-1]))
+    for k in (0, 1):
+        expected = covariance(repeated(X, k), centred=centred)[0]
+        assert torch.allclose(P[k], expected, atol=allowed(X.dtype, 6))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16])
+@pytest.mark.parametrize("name", METHODS_TESTED)
+def test_pooling_of_repeated_positions(name, dtype):
+    """The whole way of every method: it need not know that there are weights."""
+    X = random(*SHAPES["more positions"]).to(dtype)
+    if name == "log":
+        X = torch.cat([X, random(2, 3, 6, seed=3).to(dtype)], -1)
+    k = torch.cat([counts(6)] * (X.shape[-1] // 6), -1)
+    got = covariance_pool(X, name, weights=k)
+    assert got.dtype == dtype
+    for i in (0, 1):
+        expected = covariance_pool(X[i].repeat_interleave(k[i], -1)[None], name)[0]
+        tolerance = 1e-9 if dtype == torch.float64 else 20 * torch.finfo(dtype).eps
+        assert torch.allclose(got[i], expected, rtol=tolerance, atol=tolerance * 10)
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+@pytest.mark.parametrize("name", ["exact", "isqrt-cov", "brownian"])
+def test_padding_does_not_matter(name, shape):
+    """Masked positions may hold anything, and get no gradient."""
+    X, mask = random(*shape), counts(shape[-1]) > 0
+    broken = X.masked_fill(~mask[:, None], torch.nan).requires_grad_()
+    pooled = covariance_pool(broken, name, weights=mask)
+    (g,) = torch.autograd.grad(pooled.sin().sum(), broken)
+    for k in (0, 1):
+        alone = X[k][:, mask[k]][None].requires_grad_()
+        expected = covariance_pool(alone, name)
+        assert torch.allclose(pooled[k], expected[0], atol=1e-12)
+        (g_alone,) = torch.autograd.grad(expected.sin().sum(), alone)
+        assert torch.allclose(g[k][:, mask[k]], g_alone[0], atol=1e-10)
+        assert bool((g[k][:, ~mask[k]] == 0).all())
+
+
+WEIGHTS = {
+    "positive": [[0.1, 0.3, 0.2, 0.2, 0.1, 0.1], [1.0, 2.0, 1.0, 1.0, 1.0, 2.0]],
+    "equal": [[1.0] * 6] * 2,
+    "some zero": [[0.1, 0.3, 0.2, 0.2, 0.2, 0.0], [1.0, 2.0, 1.0, 1.0, 0.0, 2.0]],
+}
+
+
+@pytest.mark.parametrize("name", ["exact", "isqrt-cov", "brownian", "seb"])
+@pytest.mark.parametrize("kind", WEIGHTS)
+def test_gradient_of_features_and_weights(kind, name):
+    X, w = random(2, 3, 6), torch.tensor(WEIGHTS[kind], dtype=torch.float64)
+    G = random(2, 6, seed=4)
+
+    def loss(X, w):
+        return (covariance_pool(X, name, weights=w) * G).sum()
+
+    V, dw = random(2, 3, 6, seed=2), random(2, 6, seed=3).abs()
+    leaves = [X.clone().requires_grad_(), w.clone().requires_grad_()]
+    g_X, g_w = torch.autograd.grad(loss(*leaves), leaves)
+    expected = central_difference(lambda X: loss(X, w), X, V)
+    assert torch.isclose((g_X * V).sum(), expected, rtol=1e-7)
+    # To one side: weights are not negative.
+    one, two = (loss(X, w + h * dw) - loss(X, w) for h in (1e-5, 5e-6))
+    assert torch.isclose((g_w * dw).sum(), (4 * two - one) / 1e-5, rtol=1e-5, atol=1e-7)
+
+
+def test_second_derivatives_and_rank_deficiency():
+    X, w = random(2, 6, 4).requires_grad_(), random(2, 4, seed=1).square().requires_grad_()
+    pool = functools.partial(covariance_pool, method="exact")
+    f = lambda X, w: pool(X, weights=w)  # noqa: E731
+    assert torch.autograd.gradcheck(f, (X, w))
+    assert torch.autograd.gradgradcheck(f, (X, w))
+
+
+@pytest.mark.parametrize("shape", [(2, 4, 3, 5), (2, 4, 15)])
+def test_modules_take_weights_of_positions(shape):
+    X, w = random(*shape, dtype=torch.float32), random(2, 15, seed=1).abs()
+    for pool in (CovariancePool(4), CovariancePool(4, "svd-pade"), AveragePool(4)):
+        one = pool(X, w.view(shape[0], *shape[2:]))
+        assert torch.equal(one, pool(X, w))
+        assert torch.allclose(pool(X, torch.ones(2, 15)), pool(X), atol=1e-5)
+    flat = X.flatten(2).double()
+    expected = (flat * w[:, None]).sum(-1) / w.sum(-1, keepdim=True)
+    assert torch.allclose(AveragePool(4)(X, w).double(), expected, atol=1e-6)
+
+
+def test_one_position_and_an_empty_batch():
+    assert torch.equal(
+        covariance_pool(random(1, 3, 1), weights=torch.ones(1, 1)), torch.zeros(1, 6)
+    )
+    assert covariance_pool(random(0, 3, 5), weights=torch.ones(0, 5)).shape == (0, 6)
+    one = torch.tensor([[0.0, 2.0, 0.0]])
+    assert float(covariance_pool(random(1, 3, 3), weights=one).abs().max()) == 0
+
+
+@pytest.mark.parametrize("method", ["exact", "newton", "cholesky"])
+def test_whitening_of_repeated_positions(method):
+    X, k = random(2, 3, 6), counts(6)
+    layers = [Whitening(3, method=method).double() for _ in range(2)]
+    weighted = layers[0](X, k)
+    long = torch.cat([repeated(X, 0)[0], repeated(X, 1)[0]], -1)[None]
+    plain = layers[1](long)[0]
+    expected = torch.cat([weighted[i].repeat_interleave(k[i], -1) for i in (0, 1)], -1)
+    assert torch.allclose(plain, expected, atol=1e-9)
+    assert torch.allclose(layers[0].running_mean, layers[1].running_mean)
+
+
+def test_whitening_with_a_mask_is_whitening_of_what_is_left():
+    X, mask = random(2, 3, 6), counts(6) > 0
+    X[~mask.unsqueeze(1).expand_as(X)] = torch.nan
+    X.requires_grad_()
+    layers = [Whitening(3, eps=1e-9).double() for _ in range(2)]
+    Y = layers[0](X, mask)
+    rows = X.transpose(0, 1)[:, mask].mT.detach()
+    assert torch.allclose(Y.transpose(0, 1)[:, mask].mT, layers[1](rows), atol=1e-10)
+    assert bool((Y.transpose(0, 1)[:, ~mask] == 0).all())
+    for name, buffer in layers[0].named_buffers():
+        assert torch.allclose(buffer, dict(layers[1].named_buffers())[name])
+    assert torch.autograd.grad(Y.sin().sum(), X)[0].isfinite().all()
+
+
+X = torch.ones(3, 4, 5)
+REFUSALS = {
+    r"weights\[1\] are zero, so it has no covariance": (
+        ValueError,
+        lambda: covariance_pool(X, weights=torch.tensor([1.0, 0.0, 1.0])[:, None].expand(3, 5)),
+    ),
+    r"covariance: all weights of the sample weights\[0\]": (
+        ValueError,
+        lambda: covariance(X, weights=torch.zeros(3, 5)),
+    ),
+    r"AveragePool: all weights of the sample weights\[0\]": (
+        ValueError,
+        lambda: AveragePool(4)(X, torch.zeros(3, 5)),
+    ),
+    r"weights\[2\] has entries that are negative": (
+        ValueError,
+        lambda: covariance(X, weights=torch.tensor([1.0, 0, -1])[:, None].expand(3, 5)),
+    ),
+    r"5 positions of 3 samples, got \(5,\)": (
+        ValueError,
+        lambda: covariance(X, weights=torch.ones(5)),
+    ),
+    r"got \(3, 4\)": (ValueError, lambda: covariance(X, weights=torch.ones(3, 4))),
+    r"expects weights as a tensor .* got list": (TypeError, lambda: covariance(X, weights=[1.0])),
+    r"two values or more with a weight": (ValueError, lambda: Whitening(4)(X, torch.zeros(3, 5))),
+}
+
+
+@pytest.mark.parametrize("message", REFUSALS)
+def test_refusals(message):
+    error, call = REFUSALS[message]
+    with pytest.raises(error, match=message):
+        call()
+
+
+def test_every_method_takes_weights():
+    features, k = random(2, 3, 12), torch.ones(2, 12)
+    for name in METHODS:
+        method = resolve_method(name)
+        pooled, plain = (
+            covariance_pool(features, method, weights=k),
+            covariance_pool(features, method),
+        )
+        assert torch.allclose(pooled, plain, rtol=1e-5, atol=1e-6)
