@@ -23,6 +23,7 @@ import torch
 from timing import table
 from torch import Tensor
 
+from rootpool.files import write_atomically
 from rootpool.linalg import eigh, sqrtm
 from rootpool.machine import machine
 from rootpool.nn import covariance_pool
@@ -136,7 +137,7 @@ def main() -> None:
     print(table(header, [[str(row.get(name, "")) for name in header] for row in rows]))
     if arguments.output:
         arguments.output.parent.mkdir(parents=True, exist_ok=True)
-        arguments.output.write_text(json.dumps(record, indent=1), encoding="utf-8")
+        write_atomically(arguments.output, json.dumps(record, indent=1))
 
 
 if __name__ == "__main__":

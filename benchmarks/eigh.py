@@ -14,7 +14,7 @@ import torch
 from timing import duration, machine, race, table
 
 from rootpool.linalg import eigh
-from rootpool.linalg.jacobi import jacobi_eigh
+from rootpool.linalg.solvers import jacobi_eigh
 
 DTYPES = (torch.float32, torch.float64)
 
@@ -109,7 +109,7 @@ def single(quick: bool) -> None:
 
 
 def tiny(quick: bool) -> None:
-    """Where Jacobi beats LAPACK, on one thread: LEAST_BATCH in jacobi.py is set by this."""
+    """Where Jacobi beats LAPACK, on one thread: LEAST_BATCH in solvers.py is set by this."""
     batches = (512, 4096) if quick else (256, 512, 1024, 2048, 4096, 8192, 32768)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -21,6 +21,7 @@ import torch
 from timing import table
 from torch import Tensor
 
+from rootpool.files import write_atomically
 from rootpool.linalg import Minimax, newton_schulz
 
 mpmath.mp.dps = 50
@@ -252,7 +253,7 @@ def main() -> None:
         print(title, file=sys.stderr)
         text += f"\n## {title}\n\n{body}\n"
     if page:
-        page.write_text(text, encoding="utf-8")
+        write_atomically(page, text)
     else:
         print(text)
 

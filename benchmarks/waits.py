@@ -22,6 +22,7 @@ import torch
 from timing import table
 from torch import Tensor
 
+from rootpool.files import write_atomically
 from rootpool.linalg import eigh, inv_sqrtm, skip_checks, sqrtm, svd
 from rootpool.nn import covariance_pool, fused
 
@@ -60,7 +61,7 @@ def main() -> None:
     print(table(list(rows[0]), [[str(cell) for cell in row.values()] for row in rows]))
     if arguments.output:
         arguments.output.parent.mkdir(parents=True, exist_ok=True)
-        arguments.output.write_text(json.dumps({"waits": rows}, indent=1), encoding="utf-8")
+        write_atomically(arguments.output, json.dumps({"waits": rows}, indent=1))
 
 
 if __name__ == "__main__":

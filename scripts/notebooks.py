@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from rootpool.files import write_atomically
+
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 from pages import BLOCK  # noqa: E402
@@ -83,5 +85,5 @@ def _code(source: str, shown: str = "") -> Cell:
 
 if __name__ == "__main__":
     for target, page in NOTEBOOKS.items():
-        target.write_text(notebook(page), encoding="utf-8")
+        write_atomically(target, notebook(page))
         print(target.relative_to(ROOT))

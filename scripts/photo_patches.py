@@ -13,6 +13,7 @@ from torch import Tensor
 from torchvision.transforms.v2 import functional as F
 from torchvision.utils import make_grid
 
+from rootpool.files import write_atomically
 from rootpool.train.data import PHOTOGRAPHS, patches, photo_patches
 
 DOCS = Path(__file__).parents[1] / "docs" / "appendix"
@@ -82,5 +83,5 @@ def _write(image: Image.Image, text: str) -> None:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(with_sources(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    write_atomically(PAGE, with_sources(PAGE.read_text(encoding="utf-8")))
     contact_sheet(DOCS / "photo-patches.png")

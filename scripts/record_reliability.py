@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from rootpool.files import write_atomically
 from rootpool.report import Facts, Mono, Rendering, Table
 
 
@@ -127,7 +128,7 @@ def main(record: str, target: str) -> None:
     old = page.read_text(encoding="utf-8")
     if not place.search(old):
         raise SystemExit(f"{target} has no '<!-- {name}: begin -->' and '<!-- {name}: end -->'")
-    page.write_text(place.sub(lambda match: match[1] + text + match[2], old), encoding="utf-8")
+    write_atomically(page, place.sub(lambda match: match[1] + text + match[2], old))
 
 
 if __name__ == "__main__":

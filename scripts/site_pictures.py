@@ -15,6 +15,7 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from rootpool.files import write_atomically
 from rootpool.linalg import FUNCTIONS, Pade, Power, Taylor, Truncated, sqrtm
 from rootpool.report.plots import speed_bars
 from rootpool.report.plots.drawing import WIDE, below, legend, logarithmic, styled
@@ -233,7 +234,7 @@ PICTURES = {
 
 def main() -> None:
     for name, draw in PICTURES.items():
-        (IMAGES / f"{name}.svg").write_text(standalone_svg(draw()), encoding="utf-8")
+        write_atomically(IMAGES / f"{name}.svg", standalone_svg(draw()))
 
 
 if __name__ == "__main__":

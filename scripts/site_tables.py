@@ -10,6 +10,7 @@ import itertools
 import re
 from pathlib import Path
 
+from rootpool.files import write_atomically
 from rootpool.linalg import RULES
 from rootpool.nn import METHODS
 from rootpool.train.data import LAYOUTS
@@ -163,4 +164,4 @@ def with_tables(page: Path) -> str:
 
 if __name__ == "__main__":
     for page in TABLES:
-        page.write_text(with_tables(page), encoding="utf-8")
+        write_atomically(page, with_tables(page))

@@ -4,6 +4,8 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from rootpool.files import write_atomically
+
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
@@ -111,4 +113,4 @@ def page() -> str:
 
 
 if __name__ == "__main__":
-    (ROOT / "docs" / "api" / "transformations.md").write_text(page(), encoding="utf-8")
+    write_atomically(ROOT / "docs" / "api" / "transformations.md", page())

@@ -58,22 +58,6 @@ def test_evaluation_uses_the_method_of_the_moment_and_counts_all(trained, tmp_pa
     assert "not on image files" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["train", "patches", "model.rate=1"], "unknown key 'model.rate'"),
-        (
-            ["train", "alexnet-imagenet", "--data=nowhere"],
-            "--data nowhere does not exist",
-        ),
-        (["demo", "--seeds", "0"], "seeds must be positive, got 0"),
-    ],
-)
-def test_mistakes_are_explained(arguments, message, capsys):
-    assert run(*arguments) == 1
-    assert message in capsys.readouterr().err
-
-
 def test_the_effective_configuration_is_shown(capsys):
     assert run("train", "patches", "--method=svd-topn", "--show", "model.lr=0.5") == 0
     out = capsys.readouterr().out

@@ -40,8 +40,10 @@ def test_light_commands_import_neither_torch_nor_lightning():
         (["train", "patches", "lr"], 1, "an override is key=value"),
         (["train", "patches", "model.lrr=1"], 1, "did you mean model.lr"),
         (["train", "birds"], 1, "needs --data (CUB-200-2011"),
+        (["train", "alexnet-imagenet", "--data=nowhere"], 1, "--data nowhere does not exist"),
         (["evaluate", "nowhere.ckpt"], 1, "there is no checkpoint nowhere.ckpt"),
         (["predict", "nowhere.ckpt", "cat.jpg"], 1, "there is no checkpoint nowhere.ckpt"),
         (["predict", "run", "cat.jpg", "--top=0"], 2, "must be a positive integer, got 0"),
+        (["demo", "--seeds=0"], 2, "must be a positive integer, got 0"),
     ]
     run_without({*LIGHTNING, "torch", "numpy", "matplotlib"}, cases)

@@ -1,5 +1,6 @@
 """CONTRIBUTING and ARCHITECTURE keep their word: their examples run, and what they name exists."""
 
+import inspect
 import re
 import runpy
 from pathlib import Path
@@ -119,6 +120,12 @@ def test_paths_and_targets_exist(page):
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = set(re.findall(r"`make (\w+)", PAGES[page]))
     assert targets <= set(re.findall(r"^(\w+):", makefile, re.MULTILINE))
+
+
+def test_a_page_names_the_default_that_the_function_has():
+    page = (ROOT / "docs" / "tutorials" / "nans.md").read_text(encoding="utf-8")
+    (rule,) = re.findall(r'The default, `rule="(\w+)"`', page)
+    assert inspect.signature(eigh).parameters["rule"].default == rule
 
 
 def test_rooms_are_the_layers_that_imports_obey():

@@ -57,10 +57,10 @@ def test_value_and_derivative_of_the_changed_function(name, options, A, brute_fo
 
 @pytest.mark.parametrize("rule", [None, "pade", "taylor"])
 def test_keep_largest_across_a_tie_shares_nothing(rule):
-    A = torch.eye(4).double().requires_grad_()
-    sqrtm(A, keep_largest=2, rule=rule).trace().backward()
-    assert torch.equal(A.grad, torch.diag(A.grad.diagonal()))
-    assert A.grad.trace() == 1.0
+    A, G = torch.eye(4).double().requires_grad_(), matrices.random_symmetric(4, 4)
+    P = sqrtm(A, keep_largest=2, rule=rule)
+    P.backward(G)
+    assert relative_error(A.grad, P.detach() @ G @ P.detach() / 2) < 1e-14
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -80,14 +80,3 @@ def test_rules_that_approximate_well_agree_with_the_exact_gradient(name):
     for rule in ("ordinary", "truncated", "pade", "degenerate", Taylor(300)):
         (fused,) = torch.autograd.grad(OURS[name](A, rule=rule).sum(), A)
         assert relative_error(fused, exact) < 1e-13
-
-
-@pytest.mark.parametrize("degree", [0, 3, 10])
-def test_taylor_rule_fused_is_its_series(degree):
-    A = matrices.matrix("separated").requires_grad_()
-    G = matrices.random_symmetric(6, 6)
-    (got,) = torch.autograd.grad(sqrtm(A, rule=Taylor(degree)), A, G)
-    lam, U = torch.linalg.eigh(A.detach())
-    K = oracles.taylor_kernel(lam, degree)
-    L = K * (lam.sqrt()[:, None] - lam.sqrt()[None, :]) + torch.diag(0.5 / lam.sqrt())
-    assert torch.allclose(got, U @ (L * (U.mT @ G @ U)) @ U.mT, rtol=1e-12)

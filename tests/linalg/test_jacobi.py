@@ -7,7 +7,7 @@ import torch
 
 import matrices
 from rootpool.linalg import decompose, eigh
-from rootpool.linalg.jacobi import CHUNK, LEAST_BATCH, MOST_THREADS, is_tiny, jacobi_eigh
+from rootpool.linalg.solvers import CHUNK, LEAST_BATCH, MOST_THREADS, is_tiny, jacobi_eigh
 from tolerances import allowed
 
 SIDES = pytest.mark.parametrize("n", LEAST_BATCH)

@@ -41,15 +41,22 @@ def definite(*shape, dtype=torch.float64):
 @pytest.mark.parametrize(
     "shape", [(300, 9, 9), (40, 33, 33), (16, 34, 34), (7, 70, 70), (2, 128, 128), (1, 64, 64)]
 )
-def test_results_do_not_depend_on_the_number_of_threads(shape, dtype, threads):
+def test_results_do_not_depend_on_the_number_of_threads_or_on_company(shape, dtype, threads):
+    """Nor on the rest of the batch, nor on a matrix's place in it."""
     A = definite(*shape, dtype=dtype)
-    results = []
-    for count in (1, 2, 3, 8):
+
+    def results(A):
+        return (*root_and_gradient(A), eigh(A).eigenvalues, svd(A).S)
+
+    threads(1)
+    expected = results(A)
+    alone = tuple(torch.stack(parts) for parts in zip(*map(results, A[:5]), strict=True))
+    assert_same(A, alone, [part[:5] for part in expected])
+    assert_same(A, [part.roll(-1, 0) for part in results(A.roll(1, 0))], expected)
+    for count in (2, 3, 8):
         threads(count)
-        results.append((*root_and_gradient(A), eigh(A).eigenvalues, svd(A).S))
+        assert_same(A, results(A), expected)
         assert torch.get_num_threads() == count
-    for other in results[1:]:
-        assert_same(A, other, results[0])
 
 
 def threads_of_the_solver(monkeypatch, run):
@@ -155,7 +162,7 @@ def test_settings_of_the_caller_and_of_new_threads_do_not_change(
     with_setters, threads, pool, monkeypatch
 ):
     if not with_setters:  # another build of torch: the default must be touched, and put back
-        monkeypatch.setattr("rootpool.linalg._threads.own_setters", lambda: ())
+        monkeypatch.setattr("rootpool.linalg.parallel.own_setters", lambda: ())
     threads(2)
     with concurrent.futures.ThreadPoolExecutor(1) as another:
         another.submit(torch.set_num_threads, 5).result()  # the default of threads to come

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from rootpool.linalg import _private
-from rootpool.linalg._threads import own_setters
+from rootpool.linalg.parallel import own_setters
 
 
 def test_wrapped_tensors_are_told_from_plain_ones():

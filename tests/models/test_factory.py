@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 import matrices
-from rootpool.models import create_model, list_models
+from rootpool.models import create_model
 from rootpool.models.torchvision_backbones import torchvision_backbone
 from rootpool.nn import METHODS, CovariancePool, SVDTrunc, covariance_pool
 
@@ -18,13 +18,10 @@ from rootpool.nn import METHODS, CovariancePool, SVDTrunc, covariance_pool
 NETWORKS = {
     "resnet18": ({}, 64, (512, 2, 2)),
     "convnext_atto": ({}, 64, (320, 2, 2)),
-    "efficientnet_lite0": ({}, 64, (1280, 2, 2)),
     "vit_tiny_patch16_224": ({"img_size": 64}, 64, (192, 16)),
-    "mobilenetv3_small_100": ({}, 64, (576, 2, 2)),
     "swin_tiny_patch4_window7_224": ({"img_size": 64}, 64, (768, 2, 2)),
     "torchvision/alexnet": ({}, 96, (256, 5, 5)),
     "torchvision/vgg11_bn": ({}, 64, (512, 4, 4)),
-    "torchvision/swin_t": ({}, 64, (768, 2, 2)),
     "paper/alexnet": ({}, 96, (256, 5, 5)),
     "paper/resnet50": ({"last_stride": 1}, 64, (2048, 4, 4)),
     "patchnet": ({}, 28, (64, 7, 7)),
@@ -65,18 +62,6 @@ def test_real_networks(name):
     torch.testing.assert_close(model(x), model.classifier(pooled), rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["resnet18", "torchvision/densenet121"])
-def test_features_are_those_before_the_models_own_pooling(name):
-    model = create_model(name, "gap", 5).eval()
-    library = torchvision.models.get_model if "/" in name else timm.create_model
-    original = library(name.removeprefix("torchvision/"), num_classes=5).eval()
-    original.load_state_dict(model.backbone.body.state_dict(), strict=False)
-    last = original.classifier if "densenet" in name else original.fc
-    last.load_state_dict(model.classifier.state_dict())
-    x = matrices.random(2, 3, 64, 64, dtype=torch.float32)
-    assert torch.allclose(model(x), original(x), rtol=1e-4, atol=1e-5)
-
-
 class Corners(nn.Module):
     out_features = 6
 
@@ -110,8 +95,7 @@ def test_pools_by_name_as_values_and_as_modules(pool, expected):
 
 
 # One of each kind that torchvision has, but for those tested above and near relatives.
-KINDS = ["efficientnet_b0", "mobilenet_v3_small", "regnet_y_400mf"]
-KINDS += ["shufflenet_v2_x0_5", "squeezenet1_0"]
+KINDS = ["densenet121", "mobilenet_v3_small", "regnet_y_400mf", "squeezenet1_0", "swin_t"]
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -129,11 +113,6 @@ def test_kinds_of_torchvision(name):
     assert features.shape[1] == backbone.num_features
     features.square().sum().backward()
     assert all(parameter.grad is not None for parameter in backbone.parameters())
-
-
-def test_names():
-    assert {"patchnet", "resnet50", "torchvision/alexnet"} <= set(list_models())
-    assert not any("torchvision/vit" in name for name in list_models())
 
 
 def test_extra_that_is_not_installed(monkeypatch):

@@ -3,8 +3,7 @@ import timm
 import torch
 from torch import nn
 
-from rootpool.models.folding import fold_norms
-from rootpool.models.stages import Stages
+from rootpool.models.stages import Stages, fold_norms
 
 
 def with_statistics(network):

@@ -11,7 +11,6 @@ VIT = {"img_size": 32, "patch_size": 8, "depth": 2, "embed_dim": 24, "num_heads"
 SWIN = {"img_size": 64, "embed_dim": 12, "depths": (1, 1), "num_heads": (1, 2), "window_size": 4}
 NETWORKS = {
     "vit_tiny_patch16_224": VIT,
-    "deit_tiny_patch16_224": VIT,
     "deit_tiny_distilled_patch16_224": VIT,
     "vit_small_patch14_reg4_dinov2": VIT,
     "swin_tiny_patch4_window7_224": SWIN,

@@ -45,8 +45,8 @@ VALUE_ERRORS = {
     ),
     r"expects 3 channels, .* got \(3, 4, 5\)": lambda: rn.CovariancePool(3)(X),
     "expects 4 channels": lambda: rn.CovariancePool(4)(X[0, 0]),
-    "in_channels must be a positive integer, got 0": lambda: rn.CovariancePool(0),
-    "must be a positive integer, got 2.5": lambda: rn.CovariancePool(4, reduction=2.5),
+    "in_channels must be an integer >= 1, got 0": lambda: rn.CovariancePool(0),
+    "must be an integer >= 1, got 2.5": lambda: rn.CovariancePool(4, reduction=2.5),
     "output must be one of triangle, iso": lambda: rn.CovariancePool(4, output="vector"),
     "'svd-padee'; did you mean svd-pade": lambda: rn.CovariancePool(4, "svd-padee"),
     "'gap' averages features": lambda: assign(rn.CovariancePool(4), "gap"),
@@ -95,7 +95,7 @@ VALUE_ERRORS = {
     r"Whitening expects \(B, 3, \*\), got \(4, 6\)": lambda: rn.Whitening(3)(NAN),
     "or more per channel while training, got 1": lambda: rn.Whitening(6)(NAN[:1]),
     "Whitening: the features have NaN": lambda: rn.Whitening(6)(NAN),
-    "num_features must be a positive integer": lambda: rn.Whitening(0),
+    "num_features must be an integer >= 1": lambda: rn.Whitening(0),
     "eps must be positive, got 0": lambda: rn.Whitening(3, eps=0),
     r"momentum must be in \(0, 1\] or None, got 0": lambda: rn.Whitening(3, momentum=0),
     "must divide the channels, got 4 groups of 6": lambda: rn.Whitening(6, groups=4),
@@ -109,7 +109,7 @@ VALUE_ERRORS = {
     "0 has no running statistics": lambda: rn.replace_batch_norm(
         nn.Sequential(nn.BatchNorm1d(3, track_running_stats=False))
     ),
-    "group_size must be a positive": lambda: rn.replace_batch_norm(nn.BatchNorm1d(3), 0),
+    "group_size must be an integer >= 1": lambda: rn.replace_batch_norm(nn.BatchNorm1d(3), 0),
 }
 TYPE_ERRORS = {
     "floating-point features, got torch.int64": lambda: rn.covariance_pool(X.long()),

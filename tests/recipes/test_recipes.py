@@ -113,7 +113,7 @@ def test_an_own_recipe_on_top_of_ours(tmp_path):
         ("base: cats", ("mine.yaml",), "unknown recipe 'cats'"),
         ("base: [patches]", ("mine.yaml",), r"base must be a str, got \['patches'\]"),
         ("needs: --data", ("mine.yaml",), "needs must be a dict, got '--data'"),
-        ("- 1", ("mine.yaml",), "is not a recipe: it has no keys"),
+        ("- 1", ("mine.yaml",), "does not contain settings: it has no keys"),
         ("model: [", ("mine.yaml",), "is not YAML"),
         (
             "model: !!python/object/apply:os.mkdir [x]",

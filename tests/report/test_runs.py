@@ -131,7 +131,7 @@ def test_errors_say_which_folder_is_not_a_run(tmp_path, capsys):
         "nowhere": "nowhere is not a folder",
         "runs": "runs is not a run: it has no config.yaml; did you mean",
         "unfinished": "no epoch of this run is finished yet",
-        "damaged": "config.yaml cannot be read",
+        "damaged": "config.yaml is not YAML",
         "half": r"result\.json is corrupt",
     }.items():
         with pytest.raises(ValueError, match=message):

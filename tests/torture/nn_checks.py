@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -15,11 +13,8 @@ from matrices import symmetric
 from rootpool.linalg import from_triangle, svd, triangle_weights
 from rootpool.nn import (
     METHODS,
-    WHITENING_METHODS,
-    MatrixLog,
     SpectralRoot,
     SVDTopN,
-    Whitening,
     covariance_pool,
     make_pool,
 )
@@ -40,7 +35,7 @@ from .checks import (
     where,
 )
 from .corpus import Group, times_power_of_two
-from .linalg_checks import newton_schulz_of, schulz_by_torch, svd_value
+from .linalg_checks import newton_schulz_of, svd_value
 
 COMPUTE = {"": torch.float64, " in float32": torch.float32}
 
@@ -146,60 +141,6 @@ def isqrt_value(
     return {"|Q - Q by numbers|": ratio(Q - expected, scale)}
 
 
-def same(Q: Tensor) -> Tensor:
-    return Q
-
-
-def plain_value(
-    inverse: Callable[[Tensor], Tensor],
-    degree: int,
-    compute: torch.dtype,
-    batch: FeatureBatch,
-    outputs: Outputs,
-) -> Figures:
-    """A result that scales like ``X^degree``, from which ``inverse`` gives back the covariance."""
-    Q = times_power_of_two(outputs[0], -degree * batch.exponent)
-    scale = offset(batch, compute) + unit(batch, compute, size(batch.covariance), degree=degree)
-    return {"|f(Q) - P|": ratio(inverse(Q) - batch.covariance, scale)}
-
-
-def average_value(compute: torch.dtype, batch: FeatureBatch, outputs: Outputs) -> Figures:
-    mean = times_power_of_two(outputs[0], -batch.exponent)
-    return {"|x - mean|": ratio(mean - batch.R.mean(-1), unit(batch, compute, size(batch.R)))}
-
-
-def offset(batch: FeatureBatch, compute: torch.dtype) -> Tensor:
-    """What rounding features far from zero to a coarser dtype adds to a covariance."""
-    coarser = torch.finfo(compute).eps if torch.finfo(compute).eps > batch.eps else 0.0
-    return batch.n * coarser * size(batch.R) * (size(batch.A) + coarser * size(batch.R))
-
-
-def log_value(compute: torch.dtype, batch: FeatureBatch, outputs: Outputs) -> Figures:
-    """``exp(L) = P + ridge``."""
-    ridge = MatrixLog().ridge
-    eye = torch.eye(batch.d, dtype=torch.float64)
-    P = times_power_of_two(batch.covariance, 2 * batch.exponent) + ridge * eye
-    top = size(P)[:, None, None]
-    L = outputs[0].double() - top.log() * eye
-    scale = unit(batch, compute, 1 + size(outputs[0]), degree=0) + offset(batch, compute)
-    return {"|exp(L) - P - ridge|": ratio(torch.linalg.matrix_exp(L) - P / top, scale)}
-
-
-def seb_value(compute: torch.dtype, batch: FeatureBatch, outputs: Outputs) -> Figures:
-    """``Q / (1 + nu)``, squared, is P."""
-    # At a large scale eigenvalues at round-off level, which the library drops, would count.
-    level = 2 * math.sqrt(batch.n) * torch.finfo(compute).eps * batch.s[:, :1].square()
-    kept = torch.where(batch.s.square() > level, batch.s.square(), 0)
-    lam = times_power_of_two(kept, 2 * batch.exponent).clamp(max=1e3)
-    doubtful = (batch.s.square() > level / 100) & (batch.s.square() < level * 100)
-    nu = (lam * torch.exp(-2 * lam)).sum(-1).sqrt()
-    Q = times_power_of_two(outputs[0], -batch.exponent) / (1 + nu)[:, None, None]
-    P = batch.covariance
-    # The exponential feels a relative error of large eigenvalues.
-    figures = {"|QQ - P|": ratio(Q @ Q - P, 8 * unit(batch, compute, size(P)))}
-    return where(~doubtful.any(1) & (cast(batch, compute) < 1e4), figures)
-
-
 # --------------------------------------------------------------------------------------------------
 # Gradients
 
@@ -239,44 +180,6 @@ def exact_gradient(
     }
     blunt = n * eps * condition.square() * cast(batch, compute) > BLUNT
     return where(~doubtful & ~blunt, figures)
-
-
-def narrow_gradient(
-    batch: FeatureBatch, outputs: Outputs, upstream: Upstream, g: Tensor
-) -> Figures:
-    """Also within roundings of the features of what float64 throughout gives, at every condition."""
-    X = batch.input.detach().requires_grad_()
-    Q = pool("exact", torch.float64, batch, X)[0]
-    (expected,) = torch.autograd.grad(Q, X, upstream[0].to(Q.dtype))
-    scale = batch.n * batch.eps * size(expected.double())
-    return {
-        **exact_gradient(torch.float64, batch, outputs, upstream, g),
-        "|g - g in float64|": ratio(g.double() - expected.double(), scale),
-    }
-
-
-def schulz_gradient(
-    iterations: int,
-    drops: bool,
-    compute: torch.dtype,
-    batch: FeatureBatch,
-    outputs: Outputs,
-    upstream: Upstream,
-    g: Tensor,
-) -> Figures:
-    """Against torch's derivative of the iteration written out, in float64."""
-    A = batch.A.clone().requires_grad_()
-    root = schulz_by_torch(A @ A.mT, iterations)
-    (expected,) = torch.autograd.grad(root, A, upstream[0].double())
-    expected = (expected - expected.mean(-1, keepdim=True)) / math.sqrt(batch.R.shape[-1])
-    rough = (batch.grain(1) > 1.5 * batch.eps) | (cast(batch, compute) > 1e4)
-    if drops:  # singular values at round-off level, which the iteration would feel
-        level = 2 * math.sqrt(batch.n) * torch.finfo(compute).eps
-        small = (batch.s / torch.where(batch.s[:, :1] == 0, 1, batch.s[:, :1])).square()
-        rough |= ((small > batch.eps**2) & (small < 100 * level)).any(1)
-    scale = 1.5**iterations * unit(batch, compute, size(expected) + size(upstream[0]), degree=0)
-    scale = scale * cast(batch, compute)
-    return where(~rough, {"|g - g by torch|": ratio(g - expected, scale)})
 
 
 # --------------------------------------------------------------------------------------------------
@@ -372,43 +275,21 @@ def pool(method: object, compute: torch.dtype | None, batch: FeatureBatch, X: Te
 
 
 def spectral(name: str, compute: torch.dtype) -> Check:
-    values = {
-        "newton-fused": functools.partial(isqrt_value, compute),
-        "seb": functools.partial(seb_value, compute),
-    }
-    gradients = {
-        "exact": functools.partial(exact_gradient, compute),
-        "svd-newton": functools.partial(schulz_gradient, 10, True, compute),
-        "newton-fused": functools.partial(schulz_gradient, 5, True, compute),
-    }
+    # Other gradients are compared with loops by tests/nn; here they need only be finite.
+    value = {"newton-fused": functools.partial(isqrt_value, compute), "seb": None}
     return Check(
         functools.partial(pool, name, compute),
-        values.get(name, functools.partial(root_value, name, compute)),
-        gradients.get(name),
+        value.get(name, functools.partial(root_value, name, compute)),
+        functools.partial(exact_gradient, compute) if name == "exact" else None,
         functools.partial(ends_of_range, compute),
         applies=functools.partial(fits, compute),
         company=name in ("exact", "svd-taylor"),
     )
 
 
-def by_default(name: str) -> Check:
-    """Decomposed in float64, the rest in the dtype of the features: right to the digits of those."""
-    check = spectral(name, torch.float64)
-    return dataclasses.replace(
-        check, call=functools.partial(pool, name, None), gradient=narrow_gradient
-    )
-
-
 def through_covariance(name: str, compute: torch.dtype) -> Check:
-    # Other methods are compared with 50 digits by tests/nn; here their results need only be finite.
-    value, degree = {
-        "isqrt-cov": (isqrt_value, 1),
-        "covariance": (functools.partial(plain_value, same, 2), 2),
-        "log": (log_value, 0),
-        "power": (functools.partial(plain_value, lambda Q: Q @ Q, 1), 1),
-        "signed-sqrt": (functools.partial(plain_value, lambda Q: Q * Q.abs(), 1), 1),
-        "gap": (average_value, 1),
-    }.get(name, (None, 0 if name == "isice" else 1))
+    # Other methods are compared with their definitions by tests/nn; here their results need only be finite.
+    degree = {"covariance": 2, "log": 0, "isice": 0}.get(name, 1)
     status = (
         functools.partial(log_status, METHODS[name]().ridge, compute)
         if name in ("log", "log-cholesky")
@@ -416,76 +297,16 @@ def through_covariance(name: str, compute: torch.dtype) -> Check:
     )
     status = functools.partial(squares, 1, compute, raw=True) if name == "brownian" else status
     status = functools.partial(minimax_status, compute) if name == "minimax" else status
-    gradient = where_in_range(functools.partial(schulz_gradient, 5, False), compute)
     applies = gradient_in_range if name == "isice" else fits
     return Check(
         functools.partial(pool, name, compute),
-        where_in_range(value, compute) if value else None,
-        gradient if name == "isqrt-cov" else None,
+        where_in_range(isqrt_value, compute) if name == "isqrt-cov" else None,
+        None,
         None if name == "gap" else status,
         None if name == "gap" else status,
         applies=functools.partial(applies, compute),
         company=name == "isqrt-cov",
     )
-
-
-def group_count(grouped: bool, d: int) -> int:
-    """Two channels per group where that is possible, else one."""
-    return (d // 2 if d % 2 == 0 else d) if grouped else 1
-
-
-def whiten(method: str, grouped: bool, batch: FeatureBatch, X: Tensor) -> Outputs:
-    """Each item as a batch of its own: positions are samples."""
-    groups = group_count(grouped, batch.d)
-    layers = [Whitening(batch.d, method=method, groups=groups) for _ in X]
-    return (torch.stack([layer(x.mT).mT for layer, x in zip(layers, X, strict=True)]),)
-
-
-def whitening_status(batch: FeatureBatch) -> Tensor:
-    if batch.R.shape[-1] < 2:
-        return torch.full((len(batch),), ERROR)
-    single = squares(0, torch.float32, batch)  # the running statistics are float32
-    return torch.maximum(single, squares(1, torch.float64, batch))
-
-
-def newton_inverse_root(S: Tensor, steps: int = 5) -> Tensor:
-    trace = S.diagonal(dim1=-2, dim2=-1).sum(-1)[..., None, None]
-    P = torch.eye(S.shape[-1], dtype=S.dtype).expand_as(S)
-    for _ in range(steps):
-        P = (3 * P - P @ P @ P @ S / trace) / 2
-    return P / trace.sqrt()
-
-
-def inverse_root(S: Tensor) -> Tensor:
-    lam, U = torch.linalg.eigh(S)
-    return (U * lam.rsqrt().unsqueeze(-2)) @ U.mT
-
-
-WHITENERS = {
-    "exact": inverse_root,
-    "newton": newton_inverse_root,
-    "cholesky": lambda S: torch.linalg.cholesky(S).inverse(),
-}
-
-
-def whitening_value(method: str, grouped: bool, batch: FeatureBatch, outputs: Outputs) -> Figures:
-    """The covariance of a group is ``W S W'``, up to the rounding of S in units of eps.
-
-    What LAPACK decomposes is ``S + E`` with ``|E|`` at most a rounding of the largest eigenvalue of S, and a
-    function of S whose derivative is at most ``1 / eps`` answers with ``|E| / eps``. Items whose rounding is
-    not far below eps are not measured.
-    """
-    Y = outputs[0].double().unflatten(1, (group_count(grouped, batch.d), -1))
-    C = Y @ Y.mT / Y.shape[-1]
-    ridge = Whitening(1).eps
-    largest = times_power_of_two(size(batch.R) ** 2, 2 * batch.exponent)
-    E = batch.n * torch.finfo(torch.float64).eps * largest  # whatever the dtype of the features
-    fine = BLUNT * ridge > E
-    A = batch.A.unflatten(1, (C.shape[1], -1))
-    S = (A @ A.mT) * torch.exp2(2.0 * torch.where(fine, batch.exponent, 0))[:, None, None, None]
-    W = WHITENERS[method](S + ridge * torch.eye(S.shape[-1], dtype=S.dtype))
-    scale = unit(batch, torch.float64, torch.ones(len(batch)), degree=0) + E / ridge
-    return where(fine, {"|cov - W S W'|": ratio(C - W @ S @ W.mT, scale)})
 
 
 # The forms of the paper promise nothing, and studies may have registered methods of their own.
@@ -503,11 +324,6 @@ FEATURE_CHECKS = {
         for suffix, compute in COMPUTE.items()
     },
     **{
-        f"{name} by default": by_default(name)
-        for name in SPECTRAL
-        if METHODS[name].low_precision_ok
-    },
-    **{
         name + suffix: through_covariance(name, compute)
         for name in (*(n for n in PLAIN if n not in SPECTRAL), "gap")
         for suffix, compute in COMPUTE.items()
@@ -516,16 +332,6 @@ FEATURE_CHECKS = {
         functools.partial(pool, SVDTopN(2), torch.float64),
         value_status=functools.partial(ends_of_range, torch.float64),
     ),
-    **{
-        f"Whitening, {name}{', groups' if grouped else ''}": Check(
-            functools.partial(whiten, name, grouped),
-            functools.partial(whitening_value, name, grouped),
-            None,
-            whitening_status,
-        )
-        for name in WHITENING_METHODS
-        for grouped in (False, True)
-    },
     "svd of features": Check(
         lambda batch, X: tuple(svd(X)), svd_value, gradient_status=svd_status, company=True
     ),

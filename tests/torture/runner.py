@@ -43,6 +43,12 @@ class Finding:
         return not self.figure <= THRESHOLD
 
 
+def examine(group: Group) -> list[Finding]:
+    """All that is to be found out about a group; for a process that does nothing else."""
+    torch.set_num_threads(1)
+    return list(run_group(group))
+
+
 def run_group(group: Group, only: str | None = None) -> Iterator[Finding]:
     """All findings of all checks on the cases of a group."""
     make, checks = FAMILY_CHECKS[group.family]

@@ -29,7 +29,7 @@ def page(tmp_path, monkeypatch):
         assert "<svg" in (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
         return (tmp_path / "demo.md").read_text(encoding="utf-8")
 
-    sizes = {module.EXACT: 1e-7, module.LOW: 1e-3, module.PUBLISHED: 30.0}
+    sizes = {module.LOW: 1e-3, module.PUBLISHED: 30.0}
     measured = [
         {"run": r, "step": k, "gradient_error": x} for r, x in sizes.items() for k in range(3)
     ]
@@ -44,9 +44,9 @@ def page(tmp_path, monkeypatch):
         (
             FAILS,
             1,
-            ["prints, fails (70.0 %). ", "protocol, it ends at 20.0 %: the start rescues it."],
+            ["prints, fails (70.0 %). ", "protocol, it ends at 20.0 %."],
         ),
-        (FAILS | {module.HYBRID: [21.0, 65.0]}, 1, ["protocol, it fails (65.0 %, after 21.0 %)."]),
+        (FAILS | {module.HYBRID: [21.0, 65.0]}, 1, ["protocol, it fails (65.0 %)."]),
     ],
 )
 def test_the_page_opens_with_what_the_runs_show(errors, seeds, said, page):
@@ -59,6 +59,5 @@ def test_the_page_opens_with_what_the_runs_show(errors, seeds, said, page):
 def test_gradients_of_the_first_step(monkeypatch):
     loader = ImageData.train_dataloader
     monkeypatch.setattr(ImageData, "train_dataloader", lambda data: [next(iter(loader(data)))])
-    exact, low, published = (record["gradient_error"] for record in module.gradient_errors())
-    assert exact < 1e-5 < published
-    assert low < 0.1
+    low, published = (record["gradient_error"] for record in module.gradient_errors())
+    assert 0 < low < 0.1 < published

@@ -10,17 +10,6 @@ from rootpool.train import HybridProtocol, HybridSchedule
 from rootpool.train.trainer import quiet_lightning
 
 
-@pytest.mark.parametrize(
-    ("switch", "warmup", "epochs"),
-    [(19, 1, [19, 1, 10]), (43, 2, [43, 2, 15]), (20, 0, [20, 0, 10])],  # AlexNet, ResNet, neither
-)
-def test_the_paper_s_schedules(switch, warmup, epochs):
-    schedule = HybridSchedule(switch_epoch=switch, warmup_epochs=warmup)
-    stages = ("start", "warm-up", "final")
-    expected = [stage for stage, count in zip(stages, epochs, strict=True) for _ in range(count)]
-    assert [schedule.stage(epoch) for epoch in range(sum(epochs))] == expected
-
-
 class Own(pl.LightningModule):
     """A user's module, without our specifications; notes the method of every epoch."""
 

@@ -109,5 +109,5 @@ def test_a_run_that_fails_before_its_first_step_leaves_the_folder_free(tmp_path)
         file.write_bytes(content)
     run(tmp_path / "run", config=config)  # not refused
     two = make_image_tree(tmp_path / "two", classes=2)
-    with pytest.raises(SettingsError, match=r"knows 3 classes \(class00.*the data has 2"):
+    with pytest.raises(SettingsError, match="knows 3 classes, the data has 2"):
         run(tmp_path / "run", config=merge(config, {"data": {"root": str(two)}}), resume=True)

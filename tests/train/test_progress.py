@@ -5,8 +5,9 @@ import sys
 import pytest
 from lightning.pytorch.callbacks import RichProgressBar
 
+from rootpool.report.runs import best_epoch
 from rootpool.train import prepare, resolve
-from rootpool.train.progress import best_epoch, epoch_line
+from rootpool.train.progress import epoch_line
 from small_runs import NUMBERED
 
 

@@ -78,6 +78,10 @@ def test_a_stopped_run_ends_the_same(schedule, save_every, how, tmp_path):
         run(folder, config=config, callbacks=[StopAt(step, error)])
     if how == "moved":
         folder = folder.rename(tmp_path / "elsewhere")
+    kept = (folder / "config.yaml").read_bytes()
+    with pytest.raises(SettingsError, match="seed was 0 and is 9"):
+        prepare(resolve(merge(config, {"seed": 9})), folder, resume=True, progress=False)
+    assert (folder / "config.yaml").read_bytes() == kept
     begun = final(folder)["global_step"]
     saved = (step - 1) // save_every * save_every if save_every else 0
     assert begun == max(saved, STOP[0] * per_epoch // each)
@@ -95,6 +99,27 @@ def test_a_stopped_run_ends_the_same(schedule, save_every, how, tmp_path):
         assert torch.equal(best["state_dict"][key], value), key
     assert read_records(folder / "history.csv") == read_records(whole / "history.csv")
     assert [row["epoch"] for row in read_records(folder / "timing.csv")] == [0, 1, 2]
+    assert (folder / "config.yaml").read_bytes() == kept
+    ends = [json.loads((f / "result.json").read_text()) for f in (folder, whole)]
+    assert ends[0] | {"seconds": 0} == ends[1] | {"seconds": 0}
+
+
+class StopInValidation(Seen):
+    """Ends the process's work after the last batch of an epoch, before its checkpoint."""
+
+    def on_validation_epoch_start(self, trainer, *_) -> None:
+        if trainer.current_epoch == STOP[0]:
+            raise StoppedError
+
+
+@pytest.mark.parametrize("schedule", ["steps", "everything"])
+def test_a_run_killed_in_a_validation_ends_the_same(schedule, tmp_path):
+    config = config_of(schedule, save_every=1)
+    whole, _ = uninterrupted(schedule)
+    with pytest.raises(StoppedError):
+        run(tmp_path, config=config, callbacks=[StopInValidation()])
+    run(tmp_path, config=config, resume=True)
+    assert_same_state(final(tmp_path), final(whole))
 
 
 def test_a_run_stopped_twice_ends_the_same_with_workers(tmp_path):

@@ -58,6 +58,7 @@ def test_the_effective_configuration_has_every_key_and_reads_back_to_itself():
             {"trainer": {"precision": "fp16"}},
             r"must be 16, .*, bf16-mixed, .* or null, got 'fp16'$",
         ),
+        ({"trainer": {"precision": 16.0}}, r"precision must be 16, .* or null, got 16.0$"),
         ({"model": {"schedule": "cos"}}, r"schedule must be steps, cosine, linear, got 'cos'"),
         (
             {"data": {"resize": [64]}},

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import paper_runs
 import rootpool
 from rootpool.report.records import read_records
 from rootpool.report.runs import read_run
@@ -118,7 +119,7 @@ def test_a_dead_process_and_an_interruption_end_all_and_the_same_call_continues(
     tmp_path, monkeypatch
 ):
     monkeypatch.setattr(study_module, "LOOK_EVERY", 0.02)
-    long = trial("exact", trainer={"max_epochs": 12})
+    long = trial("exact", trainer={"max_epochs": 6})
 
     def kill(event):
         if event.record is not None:
@@ -138,5 +139,6 @@ def test_a_dead_process_and_an_interruption_end_all_and_the_same_call_continues(
         assert not multiprocessing.active_children()
         assert not list(tmp_path.glob("*/result.json"))
     (folder,) = run_trials([long], tmp_path, workers=1)
-    (whole,) = run_trials([long], tmp_path / "whole", workers=1)
+    monkeypatch.setattr(study_module, "_train_all", paper_runs.run_here)
+    (whole,) = run_trials([long], tmp_path / "whole")
     assert curves(folder) == curves(whole)

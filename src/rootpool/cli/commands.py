@@ -104,8 +104,10 @@ def _demo_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--output", default="runs/demo", metavar="FOLDER", help="default: %(default)s")
     add("--runs", metavar="FOLDER", help="where to keep the runs (default: OUTPUT/runs)")
-    add("--seeds", type=int, default=1, metavar="N", help="repetitions (default: %(default)s)")
-    add("--workers", type=int, metavar="N", help="runs at a time (default: one per core)")
+    add(
+        "--seeds", type=_positive, default=1, metavar="N", help="repetitions (default: %(default)s)"
+    )
+    add("--workers", type=_positive, metavar="N", help="runs at a time (default: one per core)")
     add("--markdown", metavar="FILE", help="the page as Markdown (default: OUTPUT/report.md)")
 
 

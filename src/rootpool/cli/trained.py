@@ -45,13 +45,11 @@ def evaluate(
         enable_progress_bar=sys.stdout.isatty(),
     )
     metrics = found.metrics
-    total = {"samples": str(metrics["samples"]), "top-1 error": f"{metrics['val_error']:.2f} %"}
-    if len(run.classes) > 5:
-        total["top-5 error"] = f"{metrics['val_error5']:.2f} %"
-    total["loss"] = f"{metrics['val_loss']:.4f}"
+    errors = {name: f"{error:.2f} %" for name, error in found.errors.items()}
+    total = {"samples": str(metrics["samples"]), **errors, "loss": f"{metrics['val_loss']:.4f}"}
     seen = ", with mirror images" * mirrored
     _print_table(f"{run.checkpoint} after epoch {run.epoch + 1}{seen}", [total])
-    rows = sorted(found.by_class(), key=lambda row: -row["error"])
+    rows = found.by_class()
     _print_table(
         f"the {WORST} worst of {len(rows)} classes" if len(rows) > WORST else "",
         [

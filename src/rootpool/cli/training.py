@@ -116,7 +116,7 @@ def _announce(run: Run, checkpoint: Path | None) -> None:
 
 def _report(run: Run, family: str | None) -> None:
     """Say how it ended: the best epoch, the files, and what to do next."""
-    from rootpool.train.progress import best_epoch
+    from rootpool.report.runs import best_epoch
 
     history, epochs = run.module.history, run.trainer.max_epochs
     done = len(history)
@@ -147,7 +147,7 @@ def _report(run: Run, family: str | None) -> None:
 def _against_average(run: Run, family: str) -> str:
     """The error of average pooling: of a run next to this one, as recorded, or how to get it."""
     from rootpool.report.records import read_records
-    from rootpool.train.progress import best_epoch
+    from rootpool.report.runs import best_epoch
 
     twin = run.output.parent / f"{family}-gap"
     if (twin / "history.csv").is_file() and (

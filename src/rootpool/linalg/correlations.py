@@ -10,6 +10,7 @@ from torch.nn.functional import pad
 
 from .checks import check_matrix
 from .functions import inv_sqrtm
+from .parameters import check_not_negative
 from .polar import polar
 from .precision import without_autocast
 from .products import product
@@ -75,8 +76,7 @@ def canonical_correlations(X: Tensor, Y: Tensor, ridge: float = 0.0) -> Tensor:
             f"(..., N, q) of one dtype with N >= 2, got {tuple(X.shape)} {X.dtype} and "
             f"{tuple(Y.shape)} {Y.dtype}"
         )
-    if not ridge >= 0:
-        raise ValueError(f"ridge must not be negative, got {ridge!r}")
+    check_not_negative("ridge", ridge)
     A, B = (_whitened(_centred(view), ridge) for view in (X, Y))
     most, rank = min(A.shape[-1], B.shape[-1]), A.shape[-2]
     if most <= rank:

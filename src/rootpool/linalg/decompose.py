@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 from torch.linalg import LinAlgError
 
-from ._solvers import EIGH, JACOBI, SVD, Factors, Solver
 from .checks import checks_enabled, first_index, is_concrete, is_finite, name_item, raise_not_finite
-from .jacobi import is_tiny
 from .parallel import count_pieces, even_cuts, run_pieces, with_batch
+from .solvers import EIGH, JACOBI, SVD, Factors, Solver, is_tiny
 
-__all__ = ["eigh_forward", "roundoff", "svd_forward", "without_derivative"]
+__all__ = ["all_above_roundoff", "eigh_forward", "roundoff", "svd_forward", "without_derivative"]
 
 
 def roundoff(values: Tensor) -> Tensor:
@@ -83,7 +81,7 @@ def _solve_in_pieces(solver: Solver, A: Tensor, caller: str, pieces: int, checke
     flat = A.detach().reshape(batch, *A.shape[-2:])
 
     def name(k: int) -> str:
-        return name_item(_place(k, lead))
+        return name_item(tuple(map(int, torch.unravel_index(torch.tensor(k), lead))))
 
     def solve_piece(piece: slice) -> Factors:
         part = flat[piece]
@@ -114,15 +112,6 @@ def _solve_in_pieces(solver: Solver, A: Tensor, caller: str, pieces: int, checke
 
         run_pieces(work, even_cuts(batch, pieces))
     return tuple(with_batch(f, lead) for f in factors)
-
-
-def _place(k: int, lead: Sequence[int]) -> tuple[int, ...]:
-    """The index in a batch of shape ``lead`` of the ``k``-th matrix."""
-    index: list[int] = []
-    for size in reversed(lead):
-        k, i = divmod(k, size)
-        index.insert(0, i)
-    return tuple(index)
 
 
 def _check_symmetric(A: Tensor, caller: str, eps: float) -> None:
@@ -156,22 +145,22 @@ def _check_symmetric(A: Tensor, caller: str, eps: float) -> None:
         )
 
 
-def _all_above_roundoff(lam: Tensor) -> bool:
-    """Whether all eigenvalues are above the round-off of the largest of all: nothing else to look for."""
-    if lam.numel() == 0:
+def all_above_roundoff(values: Tensor) -> bool:
+    """Whether all values are above the round-off of the largest of all: nothing else to look for."""
+    if values.numel() == 0:
         return True
-    n, info = lam.shape[-1], torch.finfo(lam.dtype)
-    if lam.dim() == 1:  # numbers of Python take less time than operators
-        numbers = lam.tolist()
-        least, largest = numbers[0], numbers[-1]
+    n, info = values.shape[-1], torch.finfo(values.dtype)
+    if values.dim() == 1:  # numbers of Python take less time than operators
+        numbers = values.tolist()
+        least, largest = min(numbers), max(numbers)
     else:
-        least, largest = torch.stack(torch.aminmax(lam)).tolist()
+        least, largest = torch.stack(torch.aminmax(values)).tolist()
     return bool(least - 2 * math.sqrt(n) * info.eps * largest > n * info.tiny)
 
 
 def _without_roundoff(lam: Tensor, domain: str, caller: str, eps: float) -> Tensor:
     """Eigenvalues at the level of round-off as exact zeros; raise where that is outside ``domain``."""
-    if checks_enabled() and _all_above_roundoff(lam):
+    if checks_enabled() and all_above_roundoff(lam):
         return lam
     level, wider = roundoff(lam), eps / torch.finfo(lam.dtype).eps
     null = lam.abs() <= level

@@ -33,11 +33,11 @@ from .checks import (
 )
 from .decompose import eigh_forward
 from .differentiation import Differentiable, apply, hermitian_part, remember
-from .jacobi import is_tiny
 from .parallel import batchwise
 from .precision import without_autocast
 from .products import product
 from .rules import Degenerate, Rule, eigenvector_term, resolve_rule
+from .solvers import is_tiny
 
 __all__ = ["EighResult", "eigh"]
 
@@ -77,9 +77,7 @@ class _Eigh(Differentiable):
         lam, U = saved
         # Hermitian to the bit: what rounding leaves of a skew part would be divided by the smallest gaps.
         E = hermitian_part(product(product(U.mH, dA), U))
-        slopes = E.diagonal(dim1=-2, dim2=-1)
-        turn = product(U, ctx.rule(lam).mT * E)
-        return slopes.real if U.is_complex() else slopes, turn
+        return E.diagonal(dim1=-2, dim2=-1).real, product(U, ctx.rule(lam).mT * E)
 
 
 def _gradient(

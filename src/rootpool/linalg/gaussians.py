@@ -59,19 +59,21 @@ def _unit(T: Tensor) -> Tensor:
     return torch.where(largest == 0, 1, largest)
 
 
+def _inner(A: Tensor, B: Tensor) -> Tensor:
+    return (A.conj() * B).real.sum((-2, -1))
+
+
 def _squares(A: Tensor) -> Tensor:
-    return (A.conj() * A).real.sum((-2, -1)) if A.is_complex() else A.square().sum((-2, -1))
+    return _inner(A, A)
 
 
 @dataclass(frozen=True)
 class _Apart(Smooth):
     """``d2`` of ``Z``, X above Y. The factors are X, Y and half of the gradient."""
 
-    rows: int  # of X
+    name = "distances of Gaussians"
 
-    @property
-    def name(self) -> str:
-        return "distances of Gaussians"
+    rows: int  # of X
 
     def value(self, Z: Tensor) -> tuple[Tensor, ...]:
         X, Y = self._split(Z)
@@ -84,8 +86,7 @@ class _Apart(Smooth):
         return squared, X.clone(), Y.clone(), apart
 
     def like_value(self, A: Tensor, factors: Factors) -> Tensor:
-        apart = factors[2][..., 0, 0]
-        return apart.real if apart.is_complex() else apart
+        return factors[2][..., 0, 0].real
 
     def jvp(self, factors: Factors, dZ: Tensor) -> Tensor:
         return 2 * _inner(factors[2], dZ)
@@ -115,11 +116,6 @@ class _Apart(Smooth):
         dQ = nearest.jvp(aligned, change.mH if wide else change)
         Q, dQ = (Q.mH, dQ.mH) if wide else (Q, dQ)
         return torch.cat([dX - dQ @ (Y / unit) - Q @ dY, dY - dQ.mH @ (X / unit) - Q.mH @ dX], -2)
-
-
-def _inner(A: Tensor, B: Tensor) -> Tensor:
-    product = A.conj() * B
-    return (product.real if product.is_complex() else product).sum((-2, -1))
 
 
 @without_autocast

@@ -61,8 +61,7 @@ def newton_schulz(A: Tensor, iterations: int | Minimax = 5) -> Roots:
     check_square(A, "newton_schulz")
     if not isinstance(iterations, Minimax):
         check_at_least("iterations", iterations, 1)
-    diagonal = A.diagonal(dim1=-2, dim2=-1)
-    diagonal = diagonal.real if A.is_complex() else diagonal
+    diagonal = A.diagonal(dim1=-2, dim2=-1).real
     # In units of the largest entry the trace neither overflows nor vanishes. The root of a multiple
     # is known, so the unit needs no derivative; nor is there one at the trace of a zero matrix.
     unit = _or_one(pad(diagonal.detach(), (0, 1)).amax(-1))[..., None, None]  # padded: n may be 0

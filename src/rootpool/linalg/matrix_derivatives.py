@@ -37,12 +37,12 @@ from .checks import (
 )
 from .decompose import eigh_forward
 from .differentiation import hermitian_part
-from .jacobi import is_tiny
 from .parallel import batchwise
 from .precision import without_autocast
 from .rules import Rule
 from .scalar import ScalarFunction
 from .smooth import Factors, Smooth, differentiable
+from .solvers import is_tiny
 
 __all__ = [
     "derivative",
@@ -128,6 +128,7 @@ def second_derivative(
 class _MatrixFunction(Smooth):
     """``A -> f(A)``; the factors are eigenvalues and eigenvectors. The latter carry the gradient of A."""
 
+    name = "matrix functions"
     link: ClassVar[int | None] = 1
 
     function: ScalarFunction
@@ -135,10 +136,6 @@ class _MatrixFunction(Smooth):
     caller: str
     solver_device: str | torch.device | None
     eps: float  # as in eigh_forward
-
-    @property
-    def name(self) -> str:
-        return "matrix functions"
 
     def value(self, A: Tensor) -> tuple[Tensor, ...]:
         return evaluate(A, self.function, self.caller, self.solver_device, self.eps)

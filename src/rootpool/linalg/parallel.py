@@ -11,11 +11,13 @@ after it can take half as long again. So the caller leaves large tensors to the 
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
+import functools
 import math
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from itertools import pairwise
 
@@ -23,8 +25,7 @@ import torch
 from torch import Tensor
 from torch.linalg import LinAlgError
 
-from ._private import interpreter_exits, observed_by_modes
-from ._threads import compute_with, default_kept, one_thread
+from ._private import interpreter_exits, observed_by_modes, thread_setters
 
 __all__ = ["batchwise", "count_pieces", "even_cuts", "in_worker", "run_pieces", "with_batch"]
 
@@ -35,6 +36,60 @@ PIECES_PER_WORKER = 2  # more than one, so that a worker on a busy core can do l
 # Smaller matrices LAPACK treats alike with any number of threads. Of MKL that is so on an Intel Xeon; on an
 # AMD EPYC, sizes from 32 on (26 with MKL_CBWR=AVX2) may already differ by rounding.
 MULTITHREADED_BLAS_STARTS_AT = 33
+
+
+# --------------------------------------------------------------------------------------------------
+# How many threads the calling thread computes with, if possible without changing it for others
+
+
+@functools.cache
+def own_setters() -> tuple[Callable[[int], object], ...]:
+    """The setters of the calling thread that torch listens to; empty if it does not."""
+    setters, before = thread_setters(), torch.get_num_threads()
+    _call(setters, before + 1)
+    heard = torch.get_num_threads() == before + 1  # not if torch computes with another library
+    _call(setters, before)
+    return setters if heard else ()
+
+
+def _call(setters: Iterable[Callable[[int], object]], threads: int) -> None:
+    for set_threads in setters:
+        set_threads(threads)
+
+
+def compute_with(threads: int) -> None:
+    """Set the calling thread; fall back to ``torch.set_num_threads``, which also affects new threads."""
+    if torch.get_num_threads() == threads:  # asked first: a new thread takes the default at this
+        return
+    if own_setters():
+        _call(own_setters(), threads)
+    else:
+        torch.set_num_threads(threads)
+
+
+@contextlib.contextmanager
+def default_kept() -> Iterator[None]:
+    """Restore the thread count that new threads inherit, as read from a new thread."""
+    if own_setters():  # then it never changes
+        yield
+        return
+    with ThreadPoolExecutor(1) as new:
+        default = new.submit(torch.get_num_threads).result()
+        try:
+            yield
+        finally:
+            new.submit(torch.set_num_threads, default).result()
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Let the calling thread compute with one thread; restore its setting afterwards."""
+    before = torch.get_num_threads()
+    compute_with(1)
+    try:
+        yield
+    finally:
+        compute_with(before)
 
 
 # --------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 
-__all__ = ["check_at_least", "check_finite", "check_positive", "is_integer"]
+__all__ = ["check_at_least", "check_finite", "check_not_negative", "check_positive"]
 
 # Comparisons instead of math.isfinite: torch.compile can trace them for numbers that change.
 
@@ -22,12 +22,14 @@ def check_finite(name: str, value: float) -> None:
         raise ValueError(f"{name} must be finite, got {value!r}")
 
 
-def is_integer(value: object) -> bool:
-    """Whether ``value`` is an integer, of Python or NumPy."""
-    return isinstance(value, (int, numbers.Integral))
+def check_not_negative(name: str, value: float) -> None:
+    """Raise unless ``value`` is a finite number that is not below zero."""
+    check_finite(name, value)
+    if value < 0:
+        raise ValueError(f"{name} must not be negative, got {value!r}")
 
 
 def check_at_least(name: str, value: int, least: int) -> None:
-    """Raise unless ``value`` is an integer that is not below ``least``."""
-    if not is_integer(value) or value < least:
+    """Raise unless ``value`` is an integer, of Python or NumPy, that is not below ``least``."""
+    if not isinstance(value, (int, numbers.Integral)) or value < least:
         raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")

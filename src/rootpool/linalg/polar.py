@@ -29,7 +29,7 @@ from torch import Tensor
 from torch.linalg import LinAlgError
 
 from .checks import can_read_values, check_matrix, check_range, check_square, first_index, name_item
-from .decompose import roundoff, svd_forward
+from .decompose import all_above_roundoff, roundoff, svd_forward
 from .differentiation import hermitian_part
 from .precision import without_autocast
 from .products import product
@@ -73,6 +73,8 @@ class Nearest(Smooth):
             last = torch.arange(n, device=s.device) == n - 1
             sign = torch.where(torch.linalg.det(U @ Vh) < 0, -1.0, 1.0).to(s.dtype)
             signs = torch.where(last, sign.unsqueeze(-1), 1)
+        elif can_read_values(s) and all_above_roundoff(s):
+            return U @ Vh, U, s, Vh.mH.resolve_conj().contiguous()
         else:
             signs = (s > roundoff(s)).to(s.dtype)
         U = U * signs.unsqueeze(-2)

@@ -65,15 +65,13 @@ class Floored(_InParts):
     with :math:`c[x, y]` between 0 (both raised) and 1 (neither).
     """
 
+    domain = "any"
+
     inner: ScalarFunction
     floor: float
 
     def __post_init__(self) -> None:
         check_positive("eigenvalue_floor", self.floor)
-
-    @property
-    def domain(self) -> str:
-        return "any"
 
     def free(self, lam: Tensor) -> Tensor:
         return lam >= self.floor
@@ -90,9 +88,6 @@ class Floored(_InParts):
 
     def values(self, lam: Tensor) -> Tensor:
         return self.inner.values(self.argument(lam))
-
-    def derivatives(self, lam: Tensor) -> Tensor:
-        return torch.where(self.free(lam), self.inner.derivatives(self.argument(lam)), 0)
 
     def divided_differences(self, lam: Tensor) -> Tensor:
         alive = self.free(lam).to(lam.dtype).unsqueeze(-1)
@@ -151,15 +146,10 @@ class Leading(_OnPart):
 class OnRange(_OnPart):
     """``inner`` on positive eigenvalues and 0 on zeros: derivatives along changes that keep the rank."""
 
+    domain = "nonnegative"
+    twice_at_zero = True
+
     inner: ScalarFunction
-
-    @property
-    def domain(self) -> str:
-        return "nonnegative"
-
-    @property
-    def twice_at_zero(self) -> bool:
-        return True
 
     def free(self, lam: Tensor) -> Tensor:
         return lam > 0

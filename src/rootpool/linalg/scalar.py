@@ -53,12 +53,12 @@ class ScalarFunction(ABC):
         """``f(lam_i)``, ``(..., n)``."""
 
     @abstractmethod
-    def derivatives(self, lam: Tensor) -> Tensor:
-        """``f'(lam_i)``, ``(..., n)``."""
-
-    @abstractmethod
     def divided_differences(self, lam: Tensor) -> Tensor:
         """``f[lam_i, lam_j]``, ``(..., n, n)``."""
+
+    def derivatives(self, lam: Tensor) -> Tensor:
+        """``f'(lam_i)``, ``(..., n)``: by default the divided difference of each eigenvalue alone."""
+        return self.divided_differences(lam.unsqueeze(-1))[..., 0, 0]
 
     def kernel_spectrum(self, lam: Tensor) -> Tensor:
         """The eigenvalues that a gradient rule sees, ``(..., n)``."""
@@ -173,9 +173,7 @@ def _relative_expansion(lam: Tensor, taylor: Callable[[int], float], degree: flo
     # Wider apart, the quotient loses one digit. The coefficients of a large power grow like its own powers,
     # and so does the difference: less is close.
     width = 0.1 / max(abs(degree) / 4, 1.0)
-    null = (
-        lam == 0
-    )  # both, where two are close: no offset then, and lam^(degree - 2) is that of zero
+    null = lam == 0  # both, where two are close: no offset then, and lam^(degree - 2) as at zero
     unit = torch.where(null, 1, lam)
     scale = torch.where(null, 1.0 if degree == 2 else 0.0, unit ** (degree - 2))
     offsets = (lam.unsqueeze(-2) - lam.unsqueeze(-1)) / unit.unsqueeze(-1)
@@ -217,9 +215,6 @@ class Power(_Smooth):
     def values(self, lam: Tensor) -> Tensor:
         return lam**self.exponent
 
-    def derivatives(self, lam: Tensor) -> Tensor:
-        return self.difference(lam, lam)
-
     def difference(self, a: Tensor, b: Tensor) -> Tensor:
         p = self.exponent
         if p == 0:
@@ -237,15 +232,10 @@ class Power(_Smooth):
 class Sqrt(ScalarFunction):
     r""":math:`\sqrt\lambda`, with :math:`f[a, b] = 1 / (\sqrt a + \sqrt b)`."""
 
-    @property
-    def domain(self) -> str:
-        return "nonnegative"
+    domain = "nonnegative"
 
     def values(self, lam: Tensor) -> Tensor:
         return lam.sqrt()
-
-    def derivatives(self, lam: Tensor) -> Tensor:
-        return torch.where(lam == 0, 0, 0.5 / torch.where(lam == 0, 1, lam).sqrt())
 
     def divided_differences(self, lam: Tensor) -> Tensor:
         s = lam.sqrt()
@@ -262,15 +252,10 @@ class Sqrt(ScalarFunction):
 class InvSqrt(ScalarFunction):
     r""":math:`1/\sqrt\lambda`, with :math:`f[a, b] = -1/(\sqrt a \sqrt b\, (\sqrt a + \sqrt b))`."""
 
-    @property
-    def domain(self) -> str:
-        return "positive"
+    domain = "positive"
 
     def values(self, lam: Tensor) -> Tensor:
         return lam.rsqrt()
-
-    def derivatives(self, lam: Tensor) -> Tensor:
-        return -0.5 * lam.rsqrt() / lam
 
     def divided_differences(self, lam: Tensor) -> Tensor:
         s = lam.sqrt()
@@ -292,15 +277,10 @@ class InvSqrt(ScalarFunction):
 class Log(_Smooth):
     r""":math:`\log\lambda`, with :math:`f[a, b] = -\log(b/a) / (a - b)`."""
 
-    @property
-    def domain(self) -> str:
-        return "positive"
+    domain = "positive"
 
     def values(self, lam: Tensor) -> Tensor:
         return lam.log()
-
-    def derivatives(self, lam: Tensor) -> Tensor:
-        return 1 / lam
 
     def difference(self, a: Tensor, b: Tensor) -> Tensor:
         log, u = log_ratio(a, b)
@@ -314,14 +294,9 @@ class Log(_Smooth):
 class Exp(_Smooth):
     r""":math:`e^\lambda`, with :math:`f[a, b] = -e^a\, \mathrm{expm1}(b - a) / (a - b)`."""
 
-    @property
-    def domain(self) -> str:
-        return "any"
+    domain = "any"
 
     def values(self, lam: Tensor) -> Tensor:
-        return lam.exp()
-
-    def derivatives(self, lam: Tensor) -> Tensor:
         return lam.exp()
 
     def difference(self, a: Tensor, b: Tensor) -> Tensor:

@@ -25,8 +25,6 @@ import torch
 from torch import Tensor
 from torch.linalg import LinAlgError
 
-from ._solvers import EIGH, SVD, Solver
-from ._solvers import Factors as Solution
 from .checks import (
     can_read_values,
     check_matrix,
@@ -41,6 +39,7 @@ from .decompose import _solve, eigh_forward, roundoff, svd_forward
 from .differentiation import hermitian_part
 from .precision import without_autocast
 from .smooth import Factors, Smooth, differentiable
+from .solvers import EIGH, SVD, Solver
 
 __all__ = ["eigvalsh", "svdvals"]
 
@@ -72,7 +71,7 @@ class _Values(Smooth):
 
     def jvp(self, factors: Factors, dA: Tensor) -> Tensor:
         values, U, V = factors
-        return torch.where(self._alive(values), _real((U.conj() * (dA @ V)).sum(-2)), 0)
+        return torch.where(self._alive(values), (U.conj() * (dA @ V)).sum(-2).real, 0)
 
     def vjp(self, factors: Factors, g: Tensor) -> Tensor:
         values, U, V = factors
@@ -97,15 +96,15 @@ class _Values(Smooth):
         apart, together, left, right = self._quotients(factors, w)
         v = self._part(v)
         X = (U.mH @ v @ V).conj()
-        pairs = _real(X * apart)
+        pairs = (X * apart).real
         total = pairs.sum(-1) - pairs.sum(-2)
         if together is not None:
-            pairs = _real(X * together)
+            pairs = (X * together).real
             total = total + pairs.sum(-1) + pairs.sum(-2)
         if left is not None:
-            total = total + _real((v @ V).conj() * left).sum(-2)
+            total = total + ((v @ V).conj() * left).real.sum(-2)
         if right is not None:
-            total = total + _real((v.mH @ U).conj() * right).sum(-2)
+            total = total + ((v.mH @ U).conj() * right).real.sum(-2)
         return total
 
     def _quotients(
@@ -155,10 +154,6 @@ class _Values(Smooth):
         return values > roundoff(values)
 
 
-def _real(A: Tensor) -> Tensor:
-    return A.real if A.is_complex() else A
-
-
 # --------------------------------------------------------------------------------------------------
 # Without a gradient no vectors are needed
 
@@ -170,7 +165,7 @@ def _values_only(name: str, run: Any, solver: Solver, place: int) -> Solver:
         for attempt in solver.ladder(A):
             yield lambda attempt=attempt: (attempt()[place],)
 
-    def allocate(A: Tensor) -> Solution:
+    def allocate(A: Tensor) -> tuple[Tensor]:
         return (A.new_empty(*A.shape[:-2], min(A.shape[-2:]), dtype=A.dtype.to_real()),)
 
     return Solver(name, lambda A: (run(A),), allocate, solver.reads, ladder)

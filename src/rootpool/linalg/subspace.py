@@ -70,14 +70,12 @@ class LeadingProjector(ScalarFunction):
     :math:`f[a, b, c] = -1/((a - c)(b - c))`; for two dropped ones with the other sign.
     """
 
+    domain = "any"
+
     count: int
 
     def __post_init__(self) -> None:
         check_at_least("k", self.count, 1)
-
-    @property
-    def domain(self) -> str:
-        return "any"
 
     def _kept(self, lam: Tensor) -> Tensor:
         n = lam.shape[-1]
@@ -160,12 +158,10 @@ def _check_count(k: int, most: int, caller: str, A: Tensor) -> None:
 class _PrincipalBasis(Smooth):
     """``X -> V_k``; the factors are U, s and V^H."""
 
+    name = "principal_subspace"
+
     k: int
     solver_device: str | torch.device | None = None
-
-    @property
-    def name(self) -> str:
-        return "principal_subspace"
 
     def value(self, X: Tensor) -> tuple[Tensor, ...]:
         U, s, Vh = svd_forward(X, False, self.solver_device)

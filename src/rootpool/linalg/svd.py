@@ -134,11 +134,10 @@ class _SVD(Differentiable):
             dU = dU + (right - product(U, X)) * inverse
         if V.shape[-2] > k:
             dV = dV + (left - product(V, X.mH)) * inverse
-        slopes = X.diagonal(dim1=-2, dim2=-1)
         # The columns beyond k are an arbitrary basis, which stays as it is.
         dU = torch.cat([dU, torch.zeros_like(full_U[..., k:])], -1)
         dVh = torch.cat([dV.mH, torch.zeros_like(full_Vh[..., k:, :])], -2)
-        return dU, slopes.real if X.is_complex() else slopes, dVh
+        return dU, X.diagonal(dim1=-2, dim2=-1).real, dVh
 
 
 @without_autocast

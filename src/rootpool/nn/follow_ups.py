@@ -8,17 +8,15 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.linalg import LinAlgError
 from torch.nn.functional import cosine_similarity
 
 from rootpool.linalg import logm, powm
-from rootpool.linalg.checks import can_read_values, first_index
-from rootpool.linalg.parameters import check_at_least, check_finite, check_positive
+from rootpool.linalg.parameters import check_at_least, check_not_negative, check_positive
 from rootpool.linalg.products import product
 
 from .covariance import flatten_positions
+from .factors import cholesky, inverse_factor, with_ridge
 from .method import Method
-from .precision import safe_from_autocast
 
 __all__ = [
     "CHANNEL_DROPOUTS",
@@ -60,10 +58,7 @@ class BoxCox(Method):
 
     def __post_init__(self) -> None:
         for name in ("exponent", "ridge"):
-            value = getattr(self, name)
-            check_finite(f"BoxCox.{name}", value)
-            if value < 0:
-                raise ValueError(f"BoxCox.{name} must not be negative, got {value!r}")
+            check_not_negative(f"BoxCox.{name}", getattr(self, name))
         if self.exponent == 0 and self.ridge == 0:
             raise ValueError(
                 "BoxCox with the exponent 0 is the logarithm, which zero eigenvalues do not have; give a "
@@ -71,10 +66,10 @@ class BoxCox(Method):
             )
 
     def __call__(self, P: Tensor) -> Tensor:
-        raised = P + self.ridge * _identity(P)
+        raised = with_ridge(P, self.ridge)
         if self.exponent == 0:
             return logm(raised)
-        return (powm(raised, self.exponent) - _identity(P)) / self.exponent
+        return with_ridge(powm(raised, self.exponent), -1) / self.exponent
 
 
 @dataclass(frozen=True)
@@ -124,23 +119,6 @@ class BrownianDistance(Method):
         return rows - rows.mean(-2, keepdim=True)
 
 
-def _cholesky(P: Tensor, method: Method, advice: str) -> Tensor:
-    """The factor L of ``P = L L^T``; an error that names the matrix where P is not definite to rounding."""
-    L, info = torch.linalg.cholesky_ex(safe_from_autocast(P))
-    if can_read_values(info) and bool(info.any()):
-        item = first_index(info != 0)
-        raise LinAlgError(
-            f"{method.name}: covariance {list(item)} is not positive definite to the rounding of {P.dtype}; "
-            f"{advice}"
-        )
-    # Where nobody can look, NaN instead of the part that was factored.
-    return torch.where((info == 0)[..., None, None], L, torch.nan)
-
-
-def _identity(P: Tensor) -> Tensor:
-    return torch.eye(P.shape[-1], dtype=P.dtype, device=P.device)
-
-
 @dataclass(frozen=True)
 class LogCholesky(Method):
     r"""The Cholesky factor of ``P + ridge * I`` with the logarithm of its diagonal (Chen et al. 2025).
@@ -174,7 +152,7 @@ class LogCholesky(Method):
 
     def __call__(self, P: Tensor) -> Tensor:
         advice = "raise its ridge, or divide the features by a constant"
-        L = _cholesky(P + self.ridge * _identity(P), self, advice)
+        L = cholesky(with_ridge(P, self.ridge), self.name, advice)
         T = L.tril(-1) + torch.diag_embed(L.diagonal(dim1=-2, dim2=-1).log())
         return (T + T.mT).to(P.dtype)
 
@@ -226,17 +204,11 @@ class SparsePrecision(Method):
         check_at_least("SparsePrecision.iterations", self.iterations, 1)
         check_positive("SparsePrecision.step", self.step)
         check_positive("SparsePrecision.ridge", self.ridge)
-        check_finite("SparsePrecision.sparsity", self.sparsity)
-        if self.sparsity < 0:
-            raise ValueError(
-                f"SparsePrecision.sparsity must not be negative, got {self.sparsity!r}"
-            )
+        check_not_negative("SparsePrecision.sparsity", self.sparsity)
 
     def _inverse(self, M: Tensor, trace: Tensor) -> Tensor:
         advice = "shorten its step, or raise its ridge"
-        L = _cholesky(M / trace + self.ridge * _identity(M), self, advice)
-        # torch.cholesky_inverse has a wrong derivative in forward mode (pytorch issue 196682).
-        W = torch.linalg.solve_triangular(L, _identity(L), upper=False)
+        W = inverse_factor(cholesky(with_ridge(M / trace, self.ridge), self.name, advice))
         return product(W.mT, W).to(M.dtype) / trace
 
     def __call__(self, P: Tensor) -> Tensor:
@@ -299,9 +271,7 @@ class AdaptiveChannelDropout(nn.Module):
             raise ValueError(
                 f"AdaptiveChannelDropout.kernel_size must be odd, got {kernel_size!r}; the paper has 3"
             )
-        self.convolution = nn.Conv1d(
-            1, 1, int(kernel_size), padding=int(kernel_size) // 2, bias=False
-        )
+        self.convolution = nn.Conv1d(1, 1, int(kernel_size), padding="same", bias=False)
 
     def weights(self, features: Tensor) -> Tensor:
         """The weights of the channels, ``(B, C)``; they sum to 1."""

@@ -64,11 +64,11 @@ from rootpool.linalg.checks import checks_enabled, first_index
 from rootpool.linalg.decompose import eigh_forward, roundoff
 from rootpool.linalg.parallel import run_pieces
 from rootpool.linalg.precision import no_autocast
-from rootpool.linalg.units import power_of_two
+from rootpool.linalg.solvers import power_of_two
 from rootpool.linalg.vectorize import triangle_size
 
 from .spectral_roots import SpectralRoot
-from .triangle import pack_product, unpack_times
+from .triangle import pack_product, row_start, unpack_times
 
 __all__ = ["allocate", "cuts", "own_units", "root", "root_gradient"]
 
@@ -181,13 +181,7 @@ def _write_root(method: SpectralRoot, W: Tensor, s: Tensor, out: Tensor) -> None
     else:
         pack_product(left, W, out)
         if null_value:
-            out[:, _diagonal(d, out)] += null_value
-
-
-def _diagonal(d: int, like: Tensor) -> Tensor:
-    """Where the diagonal of a d x d matrix is in its triangle."""
-    k = torch.arange(d, device=like.device)
-    return k * d - k * (k - 1) // 2
+            out[:, row_start(torch.arange(d, device=out.device), d)] += null_value
 
 
 def _gradient(method: SpectralRoot, g: Tensor, W: Tensor, K: Tensor, s: Tensor) -> Tensor:

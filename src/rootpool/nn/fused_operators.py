@@ -31,31 +31,23 @@ def encoded(method: SpectralRoot | str) -> str:
             f"torch.compile and torch.export need the name of {method}, which METHODS does not have; "
             "decorate its class with rootpool.nn.register"
         )
-    values = {
-        field.name: _number(getattr(method, field.name)) for field in dataclasses.fields(method)
-    }
-    for value in values.values():
-        if not (value is None or type(value) in (int, float, bool, str)):
-            raise TypeError(
-                f"torch.compile and torch.export need fields of numbers, booleans, text or None; "
-                f"{method} has {value!r}"
-            )
-    fields = ", ".join(f"{name!r}: {_literal(value)}" for name, value in values.items())
+    values = {field.name: getattr(method, field.name) for field in dataclasses.fields(method)}
+    fields = ", ".join(f"{name!r}: {_literal(value, method)}" for name, value in values.items())
     return f"{method.name!r}, {{{fields}}}"
 
 
-def _number(value: object) -> object:
-    """An integer of NumPy as Python's; anything else as it is."""
-    is_integer = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    return int(value) if is_integer else value  # type: ignore[call-overload]
-
-
-def _literal(value: object) -> str:
-    if isinstance(
-        value, float
-    ):  # not repr, which torch.compile cannot trace for numbers that change
+def _literal(value: object, method: SpectralRoot) -> str:
+    if value is None or isinstance(value, (bool, str)):
+        return repr(value)
+    if isinstance(value, numbers.Integral):  # of NumPy as well
+        return repr(int(value))
+    # Not repr, which torch.compile cannot trace for numbers that change.
+    if isinstance(value, float):
         return "1e999" if value == math.inf else f"{value}"  # infinity has no literal of its own
-    return repr(value)
+    raise TypeError(
+        "torch.compile and torch.export need fields of numbers, booleans, text or None; "
+        f"{method} has {value!r}"
+    )
 
 
 def decoded(text: str) -> SpectralRoot:

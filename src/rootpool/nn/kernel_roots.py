@@ -5,8 +5,7 @@ r"""Spectral roots whose gradient uses a kernel :math:`K_{ij}` instead of
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import ClassVar
 
 import torch
@@ -25,7 +24,7 @@ from rootpool.linalg.matrix_derivatives import derivative_coefficients
 from rootpool.linalg.restricted import Leading
 from rootpool.linalg.rules import Rule
 from rootpool.linalg.scalar import FUNCTIONS, ScalarFunction
-from rootpool.linalg.units import power_of_two
+from rootpool.linalg.solvers import power_of_two
 
 from .spectral_roots import SpectralRoot, assemble
 
@@ -49,10 +48,12 @@ class KernelRoot(SpectralRoot):
     def __post_init__(self) -> None:
         _ = self.rule, self.function  # check their parameters
 
+    of: ClassVar[type[GradientRule]]
+
     @property
-    @abstractmethod
     def rule(self) -> GradientRule:
-        """The kernel."""
+        """The kernel: by default a rule ``of`` that class, with the parameters of the root."""
+        return self.of(*(getattr(self, field.name) for field in fields(self)))
 
     @property
     def function(self) -> ScalarFunction:
@@ -86,11 +87,8 @@ class MPNCov(KernelRoot):
 
     name: ClassVar[str] = "mpn-cov"
     source: ClassVar[str] = "paper"
+    of: ClassVar[type[GradientRule]] = Ordinary
     use: ClassVar[str] = "to compare with MPN-COV; near ties its gradient has no bound"
-
-    @property
-    def rule(self) -> GradientRule:
-        return Ordinary()
 
 
 @dataclass(frozen=True)
@@ -99,15 +97,12 @@ class SVDTrunc(KernelRoot):
 
     name: ClassVar[str] = "svd-trunc"
     source: ClassVar[str] = "paper"
+    of: ClassVar[type[GradientRule]] = Truncated
     use: ClassVar[str] = (
         "to compare with the paper; the bound is absolute, so the scale of the features matters"
     )
 
     bound: float = 1e10
-
-    @property
-    def rule(self) -> GradientRule:
-        return Truncated(self.bound)
 
     def kernel(self, unit: Tensor) -> Rule:
         # The bound is an absolute number. Where it overflows, nothing is clipped.
@@ -121,13 +116,10 @@ class SVDPI(KernelRoot):
 
     name: ClassVar[str] = "svd-pi"
     source: ClassVar[str] = "paper"
+    of: ClassVar[type[GradientRule]] = PowerIteration
     use: ClassVar[str] = "to compare with power iteration"
 
     iterations: int = 20
-
-    @property
-    def rule(self) -> GradientRule:
-        return PowerIteration(self.iterations)
 
 
 @dataclass(frozen=True)
@@ -136,13 +128,10 @@ class SVDTaylor(KernelRoot):
 
     name: ClassVar[str] = "svd-taylor"
     source: ClassVar[str] = "paper"
+    of: ClassVar[type[GradientRule]] = Taylor
     use: ClassVar[str] = "to compare with the paper"
 
     degree: int = 100
-
-    @property
-    def rule(self) -> GradientRule:
-        return Taylor(self.degree)
 
 
 @dataclass(frozen=True)
@@ -151,13 +140,10 @@ class SVDPade(KernelRoot):
 
     name: ClassVar[str] = "svd-pade"
     source: ClassVar[str] = "paper"
+    of: ClassVar[type[GradientRule]] = Pade
     use: ClassVar[str] = "to reproduce the paper, which finds it best, with the hybrid protocol"
 
     degree: int = 100
-
-    @property
-    def rule(self) -> GradientRule:
-        return Pade(self.degree)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from rootpool.linalg import newton_schulz, sqrtm
 from rootpool.linalg.parameters import check_at_least
-from rootpool.linalg.units import power_of_two
+from rootpool.linalg.solvers import power_of_two
 
 from .spectral_roots import SpectralRoot, assemble, relative
 
@@ -34,7 +34,7 @@ class SVDNewton(SpectralRoot):
     iterations: int = 10
 
     def __post_init__(self) -> None:
-        check_at_least("SVDNewton.iterations", self.iterations, 1)
+        check_at_least(f"{type(self).__name__}.iterations", self.iterations, 1)
 
     def gradient_floor(self, dtype: torch.dtype) -> float:
         return 0.0  # the iteration knows no floor
@@ -46,8 +46,6 @@ class SVDNewton(SpectralRoot):
         return approximation + (exact - approximation).detach()
 
     def feature_gradient(self, s: Tensor, Z: Tensor) -> tuple[Tensor, Tensor | None]:
-        if s.shape[1] == 0:
-            return Z, None
         unit = power_of_two(s[:, -1:])  # nothing below changes with the unit of s and Z
         s, Z = s / unit, Z / unit.unsqueeze(-1)
         root_trace = torch.linalg.vector_norm(s, dim=-1, keepdim=True)
@@ -86,9 +84,6 @@ class NewtonFused(SVDNewton):
     use: ClassVar[str] = "the same as isqrt-cov, faster with few positions or many iterations"
 
     iterations: int = 5
-
-    def __post_init__(self) -> None:
-        check_at_least("NewtonFused.iterations", self.iterations, 1)
 
     def floor(self, dtype: torch.dtype) -> float:
         return 0.0

@@ -12,6 +12,7 @@ from rootpool.linalg import Minimax, logm, newton_schulz, powm
 from rootpool.linalg.checks import check_range
 from rootpool.linalg.parameters import check_at_least, check_positive
 
+from .factors import with_ridge
 from .method import Method
 
 __all__ = [
@@ -120,7 +121,7 @@ class MatrixLog(Method):
         check_positive("MatrixLog.ridge", self.ridge)
 
     def __call__(self, P: Tensor) -> Tensor:
-        return logm(P + self.ridge * torch.eye(P.shape[-1], dtype=P.dtype, device=P.device))
+        return logm(with_ridge(P, self.ridge))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from rootpool.linalg import to_triangle, triangle_size, triangle_weights
-from rootpool.linalg.parameters import is_integer
+from rootpool.linalg.parameters import check_at_least
 from rootpool.linalg.precision import no_autocast
 
 from .covariance import check_covariance, flatten_positions, widened
@@ -112,11 +112,13 @@ def _pool(
 class _Pool(nn.Module):
     """What poolings have in common: an optional reduction of the channels before, a scaling after."""
 
-    def __init__(self, in_channels: int, reduction: int | None, scaling: Scaling | None) -> None:
+    def __init__(
+        self, in_channels: int, reduction: int | None = None, scaling: Scaling | None = None
+    ) -> None:
         super().__init__()
         for name, value in (("in_channels", in_channels), ("reduction", reduction)):
-            if value is not None and (not is_integer(value) or value < 1):
-                raise ValueError(f"{name} must be a positive integer, got {value!r}")
+            if value is not None:
+                check_at_least(name, value, 1)
         if scaling is not None and not isinstance(scaling, Scaling):
             raise TypeError(
                 f"scaling must be a Scaling, such as Length({scaling!r}), or None, got {scaling!r}"
@@ -252,11 +254,6 @@ class AveragePool(_Pool):
     >>> AveragePool(2048)(torch.randn(2, 2048, 7, 7)).shape
     torch.Size([2, 2048])
     """
-
-    def __init__(
-        self, in_channels: int, reduction: int | None = None, scaling: Scaling | None = None
-    ) -> None:
-        super().__init__(in_channels, reduction, scaling)
 
     @property
     def method(self) -> str:

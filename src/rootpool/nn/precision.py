@@ -6,11 +6,8 @@ import functools
 import warnings
 
 import torch
-from torch import Tensor
 
-from rootpool.linalg.precision import is_inside_autocast
-
-__all__ = ["check_compute_dtype", "kept_dtype", "safe_from_autocast", "working_dtype"]
+__all__ = ["check_compute_dtype", "kept_dtype", "working_dtype"]
 
 WITHOUT_FLOAT64 = frozenset({"mps"})  # Apple's GPUs
 
@@ -50,14 +47,6 @@ def kept_dtype(
     if compute_dtype is not None:
         return working
     return torch.promote_types(features, torch.float32)
-
-
-def safe_from_autocast(A: Tensor) -> Tensor:
-    """``A`` for operators whose backward is torch's own, and may run inside autocast like the forward.
-
-    There torch multiplies float32 in half precision, but leaves float64 alone, where the device has it.
-    """
-    return A.to(working_dtype(None, A.device)) if is_inside_autocast() else A
 
 
 @functools.cache

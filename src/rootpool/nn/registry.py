@@ -20,8 +20,7 @@ from .normalisations import (
     SignedSqrt,
 )
 from .published import FORMS
-from .scaled_root import ScalingEigenBranch
-from .spectral_roots import Exact
+from .spectral_roots import Exact, ScalingEigenBranch
 
 __all__ = ["METHODS", "is_registered", "method_names", "register", "resolve_method"]
 
@@ -138,8 +137,7 @@ def resolve_method(method: str | Method, **options: Any) -> Method:
             "make_pool(channels, 'gap')"
         )
     if method not in METHODS:
-        known = f"{', '.join(METHODS)}"
-        raise ValueError(unknown_name("method", method, METHODS, known))
+        raise ValueError(unknown_name("method", method, METHODS, ", ".join(METHODS)))
     try:
         return METHODS[method](**options)
     except TypeError as error:

@@ -1,21 +1,82 @@
-"""Whitening instead of the batch norms of a network."""
+"""Change a network that exists: the method of its poolings, or whitening instead of its batch norms."""
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
+from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from rootpool.linalg.parameters import check_at_least
+
+from .method import Method
+from .pooling import CovariancePool
 from .processes import ProcessGroup
+from .registry import resolve_method
 from .whitening import Whitening
 from .whitening_methods import WhiteningMethod
 
-__all__ = ["replace_batch_norm"]
+__all__ = ["covariance_pools", "replace_batch_norm", "set_method", "using_method"]
 
 _PLAIN = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 _FOLLOWING = ["drop", "act"]  # what timm's batch norms apply after the normalisation, in this order
+
+
+def covariance_pools(model: nn.Module) -> dict[str, CovariancePool]:
+    """The covariance poolings of a model by name.
+
+    >>> covariance_pools(nn.Sequential(nn.Flatten(2), CovariancePool(8)))
+    {'1': CovariancePool(...)}
+    """
+    return {name: m for name, m in model.named_modules() if isinstance(m, CovariancePool)}
+
+
+def set_method(model: nn.Module, method: str | Method) -> None:
+    """Change the method of every covariance pooling of a live model; weights stay as they are.
+
+    >>> pool = CovariancePool(8)
+    >>> set_method(pool, "svd-trunc")
+    >>> pool.method
+    SVDTrunc(bound=10000000000.0)
+    """
+    new = resolve_method(method)
+    for pool in _some_pools(model):
+        pool.method = new
+
+
+@contextlib.contextmanager
+def using_method(model: nn.Module, method: str | Method) -> Iterator[None]:
+    """Use another method in every covariance pooling of a model within a ``with`` statement.
+
+    >>> pool = CovariancePool(8)
+    >>> with using_method(pool, "svd-trunc"):
+    ...     print(pool.method)
+    SVDTrunc(bound=10000000000.0)
+    >>> pool.method
+    Exact()
+    """
+    pools = _some_pools(model)
+    before = [pool.method for pool in pools]
+    set_method(model, method)
+    try:
+        yield
+    finally:
+        for pool, old in zip(pools, before, strict=True):
+            pool.method = old
+
+
+def _some_pools(model: nn.Module) -> list[CovariancePool]:
+    pools = list(covariance_pools(model).values())
+    if not pools:
+        raise ValueError(
+            f"{type(model).__name__} has no CovariancePool whose method could be changed; "
+            "build it with rootpool.models.create_model, or use one in your own model"
+        )
+    return pools
 
 
 def replace_batch_norm(
@@ -62,7 +123,9 @@ def replace_batch_norm(
             "model.named_modules()"
         )
     layers = {
-        norm: _whitening(norm, name, group_size, method, compute_dtype, process_group)
+        norm: _whitening(
+            norm, name, group_size, process_group, method=method, compute_dtype=compute_dtype
+        )
         for name, norm in found
     }
     for name, norm in found:
@@ -73,12 +136,7 @@ def replace_batch_norm(
 
 
 def _whitening(
-    norm: _BatchNorm,
-    name: str,
-    group_size: int,
-    method: str | WhiteningMethod,
-    compute_dtype: torch.dtype | None,
-    process_group: ProcessGroup,
+    norm: _BatchNorm, name: str, group_size: int, process_group: ProcessGroup, **options: Any
 ) -> nn.Module:
     following = dict(norm.named_children())
     if type(norm) not in _PLAIN and list(following) != _FOLLOWING:
@@ -95,11 +153,10 @@ def _whitening(
         norm.num_features,
         norm.eps,
         norm.momentum,
-        compute_dtype,
         groups=_groups(norm.num_features, group_size),
         affine=norm.affine,
-        method=method,
         process_group=process_group or getattr(norm, "process_group", None),
+        **options,
     ).to(norm.running_mean)
     layer.weight, layer.bias = norm.weight, norm.bias
     layer.running_mean.copy_(norm.running_mean)
@@ -113,8 +170,7 @@ def _whitening(
 
 def _groups(channels: int, group_size: int) -> int:
     """The smallest number of equal groups of at most that size."""
-    if group_size < 1:
-        raise ValueError(f"group_size must be a positive integer, got {group_size!r}")
+    check_at_least("group_size", group_size, 1)
     return next(
         g for g in range(1, channels + 1) if channels % g == 0 and channels // g <= group_size
     )

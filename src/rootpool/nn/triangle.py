@@ -6,13 +6,16 @@ Used for a few images at a time, inside one worker thread. Layouts depend on the
 from __future__ import annotations
 
 import functools
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from rootpool.linalg import triangle_size
 
-__all__ = ["pack_product", "unpack_times"]
+__all__ = ["pack_product", "row_start", "unpack_times"]
+
+Rows = TypeVar("Rows", int, Tensor)
 
 # Measured: up to this size one gather of the full symmetric matrix, for images of that many entries at a
 # time, is faster than work by blocks of rows ...
@@ -22,7 +25,7 @@ FULL_ENTRIES = 2**19
 GATHER_UP_TO = 1024
 
 
-def _row_start(i: int, d: int) -> int:
+def row_start(i: Rows, d: int) -> Rows:
     """Position of entry ``(i, i)`` in the row-major triangle."""
     return i * d - i * (i - 1) // 2
 
@@ -55,7 +58,7 @@ def pack_product(W: Tensor, V: Tensor, out: Tensor) -> None:
         for w, v, row in zip(W, V, out, strict=True):
             for begin, end, where in blocks:
                 block = torch.mm(w[begin:end], v[begin:].mT).view(-1)
-                row[_row_start(begin, d) : _row_start(end, d)] = block.index_select(0, where)
+                row[row_start(begin, d) : row_start(end, d)] = block.index_select(0, where)
         return
     buffer, offset = W.new_empty(b, size), 0
     for begin, end, _ in blocks:
@@ -72,7 +75,7 @@ def _full_index(d: int, device: torch.device) -> Tensor:
     """Where each entry of the symmetric matrix is in the triangle, ``(d * d,)``."""
     k = torch.arange(d, device=device)
     low, high = torch.minimum(k[:, None], k), torch.maximum(k[:, None], k)
-    return (low * d - low * (low - 1) // 2 + high - low).flatten().int()
+    return (row_start(low, d) + high - low).flatten().int()
 
 
 @functools.lru_cache(maxsize=64)
@@ -85,7 +88,7 @@ def _windows(
         end = min(begin + 128, d)
         i = torch.arange(begin, end, device=device)
         mask = torch.ones(end - begin, end - begin, dtype=dtype, device=device).triu_()
-        blocks.append((begin, end, i * d - i * (i - 1) // 2 - (i - begin), mask))
+        blocks.append((begin, end, row_start(i, d) - (i - begin), mask))
     return blocks
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from rootpool.linalg.checks import can_read_values, check_range, is_finite
-from rootpool.linalg.parameters import check_at_least, is_integer
+from rootpool.linalg.parameters import check_at_least
 
 from .covariance import ADVICE
 from .precision import check_compute_dtype
@@ -31,8 +31,7 @@ class WhiteningLayer(nn.Module):
         compute_dtype: torch.dtype | None,
     ) -> None:
         super().__init__()
-        if not is_integer(num_features) or num_features < 1:
-            raise ValueError(f"num_features must be a positive integer, got {num_features!r}")
+        check_at_least("num_features", num_features, 1)
         check_at_least("groups", groups, 1)
         if num_features % groups:
             raise ValueError(

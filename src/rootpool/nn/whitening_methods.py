@@ -10,12 +10,11 @@ import torch
 from torch import Tensor
 
 from rootpool.linalg import Minimax, inv_sqrtm, newton_schulz
-from rootpool.linalg.checks import can_read_values, first_index, name_item
 from rootpool.linalg.parameters import check_at_least
 from rootpool.linalg.products import product
 from rootpool.suggest import unknown_name
 
-from .precision import safe_from_autocast
+from .factors import cholesky, inverse_factor, with_ridge
 
 __all__ = [
     "WHITENING_METHODS",
@@ -68,7 +67,7 @@ class ExactWhitening(WhiteningMethod):
 
     def __call__(self, S: Tensor, X: Tensor, eps: float, rounding: float) -> Tensor:
         # Round-off, also of the running statistics, may take eigenvalues below the ridge.
-        return product(inv_sqrtm(_with_ridge(S, eps), eigenvalue_floor=eps / 2), X)
+        return product(inv_sqrtm(with_ridge(S, eps), eigenvalue_floor=eps / 2), X)
 
 
 @dataclass(frozen=True)
@@ -102,7 +101,7 @@ class NewtonWhitening(WhiteningMethod):
             check_at_least("NewtonWhitening.iterations", self.iterations, 1)
 
     def __call__(self, S: Tensor, X: Tensor, eps: float, rounding: float) -> Tensor:
-        return product(newton_schulz(_with_ridge(S, eps), self.iterations).inverse_root, X)
+        return product(newton_schulz(with_ridge(S, eps), self.iterations).inverse_root, X)
 
 
 @dataclass(frozen=True)
@@ -121,25 +120,15 @@ class CholeskyWhitening(WhiteningMethod):
 
     def __call__(self, S: Tensor, X: Tensor, eps: float, rounding: float) -> Tensor:
         ridge = torch.where(self._breaks_down(S, eps), self._safe_ridge(S, rounding), eps)
-        L, info = torch.linalg.cholesky_ex(
-            safe_from_autocast(_with_ridge(S, ridge[..., None, None]))
-        )
-        broken = info != 0
-        if can_read_values(info) and bool(broken.any()):
-            raise torch.linalg.LinAlgError(
-                f"the covariance {name_item(first_index(broken), 'S')} plus eps = {eps} is not positive "
-                'definite to working precision; raise eps, or use method="exact"'
-            )
-        L = torch.where(broken[..., None, None], torch.nan, L)  # what nobody looks at must not pass
+        advice = f'raise eps, which is {eps}, or use method="exact"'
+        L = cholesky(with_ridge(S, ridge[..., None, None]), "whitening", advice)
         # A product with the inverse of n columns is several times faster than a solution for all m.
-        eye = torch.eye(S.shape[-1], dtype=L.dtype, device=L.device)
-        W: Tensor = torch.linalg.solve_triangular(L, eye, upper=False)
-        return product(W.to(X.dtype), X)
+        return product(inverse_factor(L).to(X.dtype), X)
 
     @staticmethod
     def _breaks_down(S: Tensor, eps: float) -> Tensor:
         """Whether pivots, which are at least eps without rounding, are far below it: ``(...)``."""
-        L, info = torch.linalg.cholesky_ex(_with_ridge(S.detach(), eps))
+        L, info = torch.linalg.cholesky_ex(with_ridge(S.detach(), eps))
         pivots = L.diagonal(dim1=-2, dim2=-1).square()
         broken: Tensor = (info != 0) | (pivots < eps / 2).any(-1)
         return broken
@@ -152,10 +141,6 @@ class CholeskyWhitening(WhiteningMethod):
         """
         trace = S.diagonal(dim1=-2, dim2=-1).sum(-1)
         return 4 * (rounding + S.shape[-1] * torch.finfo(S.dtype).eps) * trace
-
-
-def _with_ridge(S: Tensor, ridge: float | Tensor) -> Tensor:
-    return S + ridge * torch.eye(S.shape[-1], dtype=S.dtype, device=S.device)
 
 
 WHITENING_METHODS: dict[str, type[WhiteningMethod]] = {

@@ -5,8 +5,9 @@ Names are imported at first use: measures need torch alone, pages also matplotli
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from rootpool.lazy import lazy_names
 
 if TYPE_CHECKING:
     from .accuracy import difference_by_seed
@@ -79,17 +80,19 @@ __all__ = [
     "write_records",
 ]
 
-# The first that has a name is imported for it; what needs torch alone comes first.
-_MODULES = (
-    *("records", "spectrum", "text", "blocks", "document"),
-    *("accuracy", "statistics", "runs", "run_report"),
+__getattr__ = lazy_names(
+    __name__,
+    __all__,
+    # What needs torch alone comes first.
+    (
+        "records",
+        "spectrum",
+        "text",
+        "blocks",
+        "document",
+        "accuracy",
+        "statistics",
+        "runs",
+        "run_report",
+    ),
 )
-
-
-def __getattr__(name: str) -> Any:
-    if name in __all__:
-        for module in _MODULES:
-            found = importlib.import_module(f".{module}", __name__)
-            if name in found.__all__:
-                return getattr(found, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

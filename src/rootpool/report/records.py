@@ -1,17 +1,28 @@
-"""Records, flat dicts of numbers and strings, in CSV files; the result of a run in JSON."""
+"""Records, flat dicts of numbers and strings, in CSV files; results in JSON, settings in YAML."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from rootpool.files import write_atomically
 
-__all__ = ["Record", "read_json", "read_records", "to_csv", "write_records"]
+if TYPE_CHECKING:
+    from importlib.abc import Traversable  # in importlib.resources.abc only since Python 3.11
+
+__all__ = [
+    "Record",
+    "flatten",
+    "read_json",
+    "read_records",
+    "read_yaml",
+    "to_csv",
+    "write_records",
+]
 
 # Values are numbers, strings, truth values or None; which of them a key holds is known where it is used.
 Record: TypeAlias = dict[str, Any]
@@ -71,3 +82,35 @@ def read_json(path: str | Path, *keys: str) -> dict[str, Any]:
             f"{path} is corrupt ({error}); delete it and it will be recomputed"
         ) from error
     return content
+
+
+def read_yaml(file: Traversable) -> dict[str, Any]:
+    """The settings in a YAML file.
+
+    Raises:
+        ValueError: the file is damaged, or holds something else.
+    """
+    import yaml  # not needed for tables
+
+    try:
+        content = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, ValueError) as error:
+        raise ValueError(f"{file} is not YAML: {error}") from error
+    if not isinstance(content, dict):
+        raise ValueError(f"{file} does not contain settings: it has no keys such as model or data")
+    return content
+
+
+def flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested settings by dotted key.
+
+    >>> flatten({"model": {"lr": 0.1}, "seed": 0})
+    {'model.lr': 0.1, 'seed': 0}
+    """
+    found: dict[str, Any] = {}
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            found |= flatten(value, f"{prefix}{key}.")
+        else:
+            found[f"{prefix}{key}"] = value
+    return found

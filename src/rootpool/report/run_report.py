@@ -11,13 +11,9 @@ from typing import Any
 from .accuracy import difference_by_seed
 from .blocks import Block, Cell, Details, Heading, Paragraph, Picture, Table
 from .document import Page
-from .plots import (
-    dots_with_spread,
-    learning_curves,
-    paired_differences,
-)
+from .plots import dots_with_spread, learning_curves, paired_differences
 from .records import Record
-from .runs import RunFolder, RunGroup, different_settings, group_runs, read_run
+from .runs import RunFolder, RunGroup, best_epoch, different_settings, group_runs, read_run
 from .statistics import compare, comparison_table
 from .text import Mono, Number
 
@@ -93,7 +89,7 @@ def _errors(groups: Sequence[RunGroup]) -> list[Block]:
 
 
 def _error_row(group: RunGroup) -> list[Cell]:
-    best = [row for run in group.runs if (row := _best(run)) is not None]
+    best = [row for run in group.runs if (row := best_epoch(run.history))]
     return [
         group.label,
         len(group.runs),
@@ -107,12 +103,6 @@ def _error_row(group: RunGroup) -> list[Cell]:
 
 def _final(run: RunFolder, value: str) -> float | None:
     return run.history[-1].get(value) if run.history else None
-
-
-def _best(run: RunFolder) -> Record | None:
-    """The epoch with the lowest validation error."""
-    measured = [row for row in run.history if math.isfinite(row.get(ERROR, math.nan))]
-    return min(measured, key=lambda row: row[ERROR], default=None)
 
 
 def _mean(values: Iterable[float | None]) -> Number | None:

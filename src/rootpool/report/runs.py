@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 
 from .accuracy import Right
-from .records import Record, read_json, read_records
+from .records import Record, flatten, read_json, read_records, read_yaml
 
-__all__ = ["RunFolder", "RunGroup", "flatten", "group_runs", "read_run", "read_yaml"]
+__all__ = ["RunFolder", "RunGroup", "best_epoch", "group_runs", "read_run"]
 
 CONFIG, HISTORY, SPECTRUM, TIMING = "config.yaml", "history.csv", "spectrum.csv", "timing.csv"
 RESULT = "result.json"
@@ -119,34 +119,10 @@ def _result(path: Path) -> dict[str, Any]:
     return {"right": right, **{key: content[key] for key in keys}}
 
 
-def read_yaml(path: str | Path) -> Mapping[str, Any]:
-    """The settings in a file.
-
-    Raises:
-        ValueError: the file is damaged, or holds something else.
-    """
-    try:
-        content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} cannot be read ({error})") from error
-    if not isinstance(content, dict):
-        raise ValueError(f"{path} does not contain settings")
-    return content
-
-
-def flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested settings by dotted key.
-
-    >>> flatten({"model": {"lr": 0.1}, "seed": 0})
-    {'model.lr': 0.1, 'seed': 0}
-    """
-    found: dict[str, Any] = {}
-    for key, value in settings.items():
-        if isinstance(value, Mapping):
-            found |= flatten(value, f"{prefix}{key}.")
-        else:
-            found[f"{prefix}{key}"] = value
-    return found
+def best_epoch(history: Sequence[Record]) -> Record | None:
+    """The record with the lowest validation error, the first of several; None without a validation."""
+    measured = [row for row in history if math.isfinite(row.get("val_error", math.nan))]
+    return min(measured, key=lambda row: row["val_error"], default=None)
 
 
 def group_runs(runs: Sequence[RunFolder], labels: Sequence[str] | None = None) -> list[RunGroup]:

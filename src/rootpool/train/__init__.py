@@ -5,7 +5,9 @@ Recipes and settings need no torch; the rest of the names is imported at first u
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from rootpool.lazy import lazy_names
 
 from .config import SettingsError, apply_overrides, merge
 from .recipe import Family, Recipe, families, load_recipe, recipe
@@ -26,21 +28,6 @@ if TYPE_CHECKING:
     from .module import PooledTraining
     from .nonfinite import NonFiniteError
     from .run import Run, build, prepare
-
-_MODULES = {
-    "HybridProtocol": "hybrid",
-    "ImageData": "datamodule",
-    "NonFiniteError": "nonfinite",
-    "OrthogonalGradient": "conditioning",
-    "PooledTraining": "module",
-    "Run": "run",
-    "TrainedRun": "evaluation",
-    "build": "run",
-    "evaluate": "evaluation",
-    "load_run": "evaluation",
-    "predict": "evaluation",
-    "prepare": "run",
-}
 
 __all__ = [
     "DataSettings",
@@ -71,13 +58,8 @@ __all__ = [
     "resolve",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    """Import what needs torch and Lightning at first use."""
-    import importlib
-
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(
+    __name__,
+    __all__,
+    ("conditioning", "datamodule", "evaluation", "hybrid", "module", "nonfinite", "run"),
+)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from rootpool.models.files import load_weights_only
 
 from .config import SettingsError
 
-__all__ = ["AtomicCheckpointIO", "checkpoint_of"]
+__all__ = ["AtomicCheckpointIO", "check_classes", "checkpoint_of"]
 
 # What a run needs to continue.
 RESUMED = {
@@ -63,3 +65,15 @@ def checkpoint_of(path: Path) -> Path:
             f"there is no checkpoint {where}; rootpool train writes last.ckpt and best.ckpt"
         )
     return found
+
+
+def check_classes(checkpoint: Path, known: Sequence[str], found: Sequence[str]) -> None:
+    """Raise unless data has the classes that a checkpoint knows."""
+    if list(known) != list(found):
+        pairs = zip_longest(known, found)
+        ours, theirs = next(pair for pair in pairs if pair[0] != pair[1])
+        raise SettingsError(
+            f"{checkpoint} knows {len(known)} classes, the data has {len(found)}, the first other one is "
+            f"{theirs!r} instead of {ours!r}; use the data set that it was trained for, or fine-tune with "
+            "rootpool train --weights and another --output"
+        )

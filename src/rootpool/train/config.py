@@ -1,14 +1,11 @@
-"""Configurations as nested dictionaries: read from YAML, merged, changed by ``key=value``."""
+"""Configurations as nested dictionaries: merged, and changed by ``key=value``."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from importlib.abc import Traversable  # in importlib.resources.abc only since Python 3.11
-
-__all__ = ["SettingsError", "apply_overrides", "merge", "read_yaml"]
+__all__ = ["SettingsError", "apply_overrides", "merge"]
 
 
 class SettingsError(ValueError):
@@ -61,16 +58,3 @@ def _number(value: Any) -> Any:
         except ValueError:
             return value
     return value
-
-
-def read_yaml(file: Traversable) -> dict[str, Any]:
-    """The dictionary in a YAML file of settings."""
-    import yaml
-
-    try:
-        content = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, ValueError) as error:
-        raise SettingsError(f"{file} is not YAML: {error}") from error
-    if not isinstance(content, dict):
-        raise SettingsError(f"{file} is not a recipe: it has no keys such as model, data, trainer")
-    return content

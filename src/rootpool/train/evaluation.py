@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from torchmetrics.classification import MulticlassConfusionMatrix
 
 from rootpool.models.files import load_weights_only
 
-from .checkpoints import checkpoint_of
+from .checkpoints import check_classes, checkpoint_of
 from .config import SettingsError
 from .data import EMBEDDED, BadImageError, ImageFiles, ImageSplits, decode_image
 from .data.files import without_bad_images
@@ -98,8 +97,14 @@ class Evaluation:
     confusion: list[list[int]]
     classes: list[str]
 
+    @property
+    def errors(self) -> dict[str, float]:
+        """Top-1 and, of more than five classes, top-5 errors in per cent."""
+        top5 = {"top-5 error": self.metrics["val_error5"]} if len(self.classes) > 5 else {}
+        return {"top-1 error": self.metrics["val_error"], **top5}
+
     def by_class(self) -> list[dict[str, Any]]:
-        """For each class that has images: how many, their error, and what they are taken for most often."""
+        """For each class that has images, the worst first: images, error, what they are mostly taken for."""
         rows = []
         for k, (name, counts) in enumerate(zip(self.classes, self.confusion, strict=True)):
             total = sum(counts)
@@ -113,7 +118,7 @@ class Evaluation:
                         "confused_with": self.classes[max(wrong)[1]] if wrong else "",
                     }
                 )
-        return rows
+        return sorted(rows, key=lambda row: -row["error"])
 
 
 def evaluate(
@@ -179,7 +184,7 @@ def data_of(run: TrainedRun, root: str | None = None, on_bad_image: str | None =
         images = ImageFiles(samples, transform)
         data.splits = ImageSplits(images, images, tuple(run.classes), folder.name)
     else:
-        _check_classes(run.classes, data.splits)
+        check_classes(run.checkpoint, run.classes, data.splits.classes)
     return data
 
 
@@ -193,17 +198,6 @@ def _labelled(folder: Path, classes: Sequence[str]) -> list[tuple[str, int]]:
             f"{', '.join(classes[:5])}{', ...' if len(classes) > 5 else ''}"
         )
     return [(path, classes.index(found[label])) for path, label in read_classes(folder, found)]
-
-
-def _check_classes(trained: list[str], splits: ImageSplits) -> None:
-    if trained != list(splits.classes):
-        pairs = itertools.zip_longest(trained, splits.classes)
-        ours, theirs = next(pair for pair in pairs if pair[0] != pair[1])
-        raise SettingsError(
-            f"the checkpoint knows {len(trained)} classes, the data has {len(splits.classes)}, the first "
-            f"other one is {theirs!r} instead of {ours!r}; evaluate on the data set that it was trained "
-            "for, or fine-tune with rootpool train --weights"
-        )
 
 
 # --------------------------------------------------------------------------------------------------

@@ -23,32 +23,16 @@ def evaluation_page(run: TrainedRun, found: Evaluation) -> Page:
     matrix = Picture.of(
         confusion_matrix, found.confusion, found.classes, alt="Predicted class by true class"
     )
-    page.add(_facts(run, found), _worst(found), matrix)
+    errors = {name: Number(value, unit="%") for name, value in found.errors.items()}
+    images = str(found.metrics["samples"])
+    rows = [
+        [row["class"], row["images"], Number(row["error"], form=".1f"), row["confused_with"]]
+        for row in found.by_class()[:WORST]
+    ]
+    headers = ["class", "images", "error, %", "taken for"]
+    page.add(
+        Facts({"images": images, **errors, "pooling": run.module.pooling}),
+        Table(headers, rows, "Classes, the worst first."),
+        matrix,
+    )
     return page
-
-
-def _facts(run: TrainedRun, found: Evaluation) -> Facts:
-    errors = {"top-1 error": "val_error", "top-5 error": "val_error5"}
-    if len(found.classes) <= 5:
-        del errors["top-5 error"]
-    numbers = {name: Number(found.metrics[key], unit="%") for name, key in errors.items()}
-    return Facts(
-        {"images": str(found.metrics["samples"]), **numbers, "pooling": run.module.pooling}
-    )
-
-
-def _worst(found: Evaluation) -> Table:
-    rows = sorted(found.by_class(), key=lambda row: -row["error"])[:WORST]
-    return Table(
-        ["class", "images", "error, %", "taken for"],
-        [
-            [
-                row["class"],
-                Number(row["images"], form=".0f"),
-                Number(row["error"], form=".1f"),
-                row["confused_with"],
-            ]
-            for row in rows
-        ],
-        "Classes, the worst first.",
-    )

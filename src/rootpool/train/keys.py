@@ -6,8 +6,6 @@ import ast
 import functools
 import hashlib
 import json
-import os
-from dataclasses import asdict, is_dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -16,25 +14,14 @@ __all__ = ["stable_key", "versions"]
 
 
 def stable_key(content: Any) -> str:
-    """A short hash of plain data: numbers, texts, lists, dictionaries, paths and dataclasses.
+    """A short hash of plain data: numbers, texts, lists and dictionaries.
 
     Two equal inputs have the same key in every process, and in any order of their dictionaries.
 
     >>> stable_key({"lr": 0.1, "seed": 0}) == stable_key({"seed": 0, "lr": 0.1})
     True
     """
-    text = json.dumps(content, sort_keys=True, default=_plain)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, os.PathLike):
-        return os.fspath(value)
-    if is_dataclass(value) and not isinstance(value, type):
-        return {"type": type(value).__name__, **asdict(value)}
-    raise TypeError(
-        f"a key is made from plain data, got {value!r}; use numbers, texts, lists and dictionaries"
-    )
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def versions() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What a person reads of a training: a line per epoch, and the best of them.
+"""What a person reads of a training: a line per epoch.
 
 Records and Lightning count epochs from zero; all that a person reads counts them from one.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-__all__ = ["best_epoch", "epoch_line"]
+__all__ = ["epoch_line"]
 
 
 def epoch_line(record: dict[str, Any], epochs: int | None, rate: float, each: float) -> str:
@@ -39,9 +39,3 @@ def epoch_line(record: dict[str, Any], epochs: int | None, rate: float, each: fl
     if known and left > 0:
         parts.append(f"{timedelta(seconds=max(round(each * left), 1))} left")
     return f"epoch {record['epoch'] + 1}{f' of {epochs}' * known}: " + "; ".join(parts)
-
-
-def best_epoch(history: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """The record with the lowest validation error, the first of several; None without a validation."""
-    measured = [record for record in history if "val_error" in record]
-    return min(measured, key=lambda record: record["val_error"]) if measured else None

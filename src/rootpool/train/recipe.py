@@ -15,9 +15,10 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from rootpool.report.records import read_yaml
 from rootpool.suggest import unknown_name
 
-from .config import SettingsError, merge, read_yaml
+from .config import SettingsError, merge
 
 __all__ = ["Family", "Recipe", "families", "load_recipe", "recipe"]
 
@@ -163,7 +164,10 @@ def _schedule(family: Family, method: str) -> Mapping[str, Any]:
 def _own(path: Path, method: str | None, hybrid: bool) -> Recipe:
     if not path.is_file():
         raise SettingsError(f"there is no recipe {path}; for those by name see rootpool recipes")
-    content = read_yaml(path)
+    try:
+        content = read_yaml(path)
+    except ValueError as error:
+        raise SettingsError(str(error)) from error
     for key, kind in (("base", str), ("about", str), ("needs", dict), ("model", dict)):
         if not isinstance(content.get(key, kind()), kind):
             raise SettingsError(f"{path}: {key} must be a {kind.__name__}, got {content[key]!r}")

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import lightning.pytorch as pl
 import torch
-import yaml
 from lightning.pytorch.callbacks import Callback, RichProgressBar
 from lightning.pytorch.utilities import rank_zero_only
 
 from rootpool.files import remove_parts
 from rootpool.models.files import load_weights_only
 from rootpool.nn import BranchPool, covariance_pools, resolve_pool
+from rootpool.report.records import read_yaml
 
 from .callbacks import (
     CONFIG,
@@ -29,7 +29,7 @@ from .callbacks import (
     StepCheckpoint,
     weight_average,
 )
-from .checkpoints import AtomicCheckpointIO
+from .checkpoints import AtomicCheckpointIO, check_classes
 from .conditioning import OrthogonalGradient
 from .config import SettingsError
 from .datamodule import ImageData
@@ -168,8 +168,9 @@ def prepare(
     ImageData.check_root(settings.data.root)
     _check_output(output, resume, settings)
     module, data = build(settings)
-    if resume:
-        _check_classes(output / LAST, module)
+    if resume and (output / LAST).is_file():
+        known = load_weights_only(output / LAST).get("hyper_parameters", {}).get("classes")
+        check_classes(output / LAST, known or data.splits.classes, data.splits.classes)
     map_shape = _map_shape(module, data)
     if settings.data.cache is not None:
         data.use_cached_features(module.skip_frozen(), mirrored=module.mirrored, progress=progress)
@@ -240,20 +241,7 @@ def _check_output(output: Path, resume: bool, settings: Settings) -> None:
         raise SettingsError(
             f"{output} already contains a run; continue it with --resume or choose another --output"
         )
-    check_same(yaml.safe_load((output / CONFIG).read_text(encoding="utf-8")), settings)
-
-
-def _check_classes(checkpoint: Path, module: PooledTraining) -> None:
-    if not checkpoint.is_file():
-        return
-    state = load_weights_only(checkpoint)
-    before = state["hyper_parameters"]["classes"] if "hyper_parameters" in state else None
-    if before is not None and before != module.hparams["classes"]:
-        raise SettingsError(
-            f"the run in {checkpoint.parent} knows {len(before)} classes ({', '.join(before[:3])}, ...), the "
-            f"data has {len(module.hparams['classes'])} ({', '.join(module.hparams['classes'][:3])}, ...); "
-            "begin a new run with another --output"
-        )
+    check_same(read_yaml(output / CONFIG), settings)
 
 
 def _map_shape(module: PooledTraining, data: ImageData) -> tuple[int, ...]:

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
+from rootpool.report.records import flatten
+
 from .config import SettingsError
 from .typed import Numbers, from_dictionary
 
@@ -354,7 +356,7 @@ def check_same(before: Mapping[str, Any], settings: Settings) -> None:
         settings: what is asked for now.
     """
     fixed = _FIXED if settings.model.schedule == "steps" else _FIXED | _LENGTH
-    old, new = _flat(resolve(before)), _flat(settings)
+    old, new = (flatten(dataclasses.asdict(each)) for each in (resolve(before), settings))
     changed = [
         f"{key} was {old.get(key)} and is {new.get(key)}"
         for key in sorted({*old, *new})
@@ -366,15 +368,3 @@ def check_same(before: Mapping[str, Any], settings: Settings) -> None:
             f"the run that is to be continued had other settings: {'; '.join(changed)}. Leave them out, or "
             "begin a new run with another --output (and --weights to start from this one)"
         )
-
-
-def _flat(settings: Any, prefix: str = "") -> dict[str, Any]:
-    """Values by dotted key; options that are dictionaries are one value."""
-    values = {
-        f"{prefix}{part.name}": getattr(settings, part.name)
-        for part in dataclasses.fields(settings)
-    }
-    for key, value in list(values.items()):
-        if dataclasses.is_dataclass(value):
-            values |= _flat(values.pop(key), f"{key}.")
-    return values

@@ -12,7 +12,6 @@ from rootpool.suggest import some_names
 from .files import ON_BAD_IMAGE
 from .readers import (
     VAL,
-    InMemory,
     Listing,
     is_flat,
     read_cars,
@@ -40,7 +39,7 @@ class Layout:
 
     name: str
     parts: tuple[tuple[str, ...], ...]
-    read: Callable[..., Listing | InMemory]
+    read: Callable[..., Listing]
 
     def find(self, root: Path) -> list[Path | None]:
         """Where each part is under ``root``; None for a part that is not there."""

@@ -19,7 +19,6 @@ from .files import ImageFiles, Sample, without_bad_images
 from .splits import LabelledImages, TensorImages, Transform, all_but, draw
 
 __all__ = [
-    "InMemory",
     "Listing",
     "is_flat",
     "read_cars",
@@ -38,42 +37,31 @@ SPLITS = ("train", "training", "testing", *VAL)
 
 @dataclass(frozen=True)
 class Listing:
-    """The files of a data set: paths with labels for both splits, and the names of the labels."""
+    """The images of a data set, and the names of the labels.
 
-    train: list[Sample]
-    val: list[Sample]
+    Those of a split are files, as paths with labels; or pixels with labels, which were read at once.
+    """
+
+    train: list[Sample] | CIFAR10
+    val: list[Sample] | CIFAR10
     classes: tuple[str, ...]
 
     def open(
         self, train_transform: Transform, val_transform: Transform, on_bad_image: str
-    ) -> tuple[LabelledImages, LabelledImages]:
+    ) -> list[LabelledImages]:
         """Both splits, without the images that are bad if those are to be skipped."""
-        train, val = self.train, self.val
-        if on_bad_image == "skip":
-            train, val = without_bad_images(train, val, self.classes)
-        return ImageFiles(train, train_transform), ImageFiles(val, val_transform)
+        splits = [self.train, self.val]
+        if on_bad_image == "skip" and not isinstance(self.train, CIFAR10):
+            splits[:] = without_bad_images(self.train, self.val, self.classes)
+        return [
+            TensorImages(images.data, torch.tensor(images.targets), transform)
+            if isinstance(images, CIFAR10)
+            else ImageFiles(images, transform)
+            for images, transform in zip(splits, (train_transform, val_transform), strict=True)
+        ]
 
 
-@dataclass(frozen=True)
-class InMemory:
-    """A data set whose pixels are read at once, and the names of its labels."""
-
-    train: CIFAR10
-    val: CIFAR10
-    classes: tuple[str, ...]
-
-    def open(
-        self, train_transform: Transform, val_transform: Transform, on_bad_image: str
-    ) -> tuple[LabelledImages, LabelledImages]:
-        """Both splits. No image is bad here: there is nothing left to decode."""
-        train, val = self.train, self.val
-        return (
-            TensorImages(train.data, torch.tensor(train.targets), train_transform),
-            TensorImages(val.data, torch.tensor(val.targets), val_transform),
-        )
-
-
-def read_cifar10(folder: Path) -> InMemory:
+def read_cifar10(folder: Path) -> Listing:
     """CIFAR-10 as Python pickles, whose checksums torchvision compares with the published ones.
 
     A pickle can run any code when it is read.
@@ -85,7 +73,7 @@ def read_cifar10(folder: Path) -> InMemory:
             f"the files in {folder} are not those of CIFAR-10: one is missing, or its checksum is not the "
             f"published one ({error}); unpack cifar-10-python.tar.gz again"
         ) from error
-    return InMemory(train, test, tuple(train.classes))
+    return Listing(train, test, tuple(train.classes))
 
 
 # --------------------------------------------------------------------------------------------------

@@ -24,8 +24,7 @@ import torch
 from torch import Tensor, fx
 
 from rootpool.files import named_errors
-from rootpool.models.folding import fold_norms
-from rootpool.models.stages import AVERAGE, LAST, Stages
+from rootpool.models.stages import AVERAGE, LAST, Stages, fold_norms
 from rootpool.progress import Display
 from rootpool.train.keys import stable_key
 
@@ -143,7 +142,8 @@ class Extraction:
         flat = images.flatten(0, 1).to(like.device, like.dtype)
         with torch.inference_mode():
             maps = self.backbone(flat.contiguous(memory_format=torch.channels_last))
-        where = f"{self.paths[piece.start]} or one of the next {piece.stop - piece.start - 1}"
+        more = piece.stop - piece.start - 1
+        where = str(self.paths[piece.start]) + (f" or one of the next {more}" if more else "")
         return {
             stage: self._half(stage, features.unflatten(0, images.shape[:2]), where)
             for stage, features in maps.items()
