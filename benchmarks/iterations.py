@@ -238,7 +238,7 @@ Once there are products enough to converge at all, the quintic minimax polynomia
 equal cost, by orders of magnitude where the condition number is large. With few products they are
 not: they spread their error over all eigenvalues, where Newton-Schulz has the large ones right
 first. They are `newton_schulz(A, Minimax(steps, lower))`, and the method `minimax` of pooling layers,
-which `rootpool export` puts in the place of a decomposition. For inverse roots other than the
+which `rootpool export` uses instead of a decomposition. For inverse roots other than the
 square root, and wherever LAPACK is at hand, an eigendecomposition
 ([`inverse_root`][rootpool.linalg.inverse_root]) is exact whatever the condition number.
 """

@@ -4,6 +4,8 @@
 the line that begins with "Peak memory", or its first table if nothing follows the path. No number is
 copied by hand. Files that pages show and that live outside ``docs`` are in ``OUTSIDE``.
 
+Verdicts in the tables of the results get a colour.
+
 ``<!-- names of rootpool.linalg: rules -->`` becomes the reference of what the package exports from its
 module ``rules``; without a module, of everything that it exports and that the page does not have yet.
 So what is added to an ``__all__`` is in the reference. ``<!-- index of rootpool.linalg -->`` becomes a table
@@ -25,10 +27,14 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+from rootpool.report.svg import dark_rules, without_paper
+
 ROOT = Path(__file__).parents[1]
 OUTSIDE = {"appendix/pooling.png": "benchmarks/results/pooling.png"}
 TABLE = re.compile(r"^<!-- table: ([^:\n]+?)(?:: (.+?))? -->$", re.MULTILINE)
 NAMES = re.compile(r"^<!-- names of ([\w.]+)(?:: (.+?))? -->$", re.MULTILINE)
+# The first words of a cell that judges a claim.
+VERDICT = re.compile(r"(?<=\| )(not seen|not testable|seen|opposite|reproduced)(?=[ ,:|])")
 INDEX = re.compile(r"^<!-- index of ([\w.]+) -->$", re.MULTILINE)
 
 RECORDS = {
@@ -50,14 +56,7 @@ VERDICTS = """
 """
 SUMMARIES = {"why": "approximation", "field": "followups", "demo": "paper", "theory": "paper"}
 SUMMARIES |= {"birds": "birds", "birds-whole": "birds"}
-JUDGED = ("why", "field", "demo")
-
-PAPER = re.compile(r'(id="(?:p-)?patch_1">\s*<path [^>]*style="fill: )[^";]+')
-# Colours of rootpool.report.plots, and what is as legible on a dark page: ink, grid, bars, methods.
-DARK = {"#1d2126": "#e4e7eb", "#5b6470": "#9ba5b1", "#e3e7eb": "#3a424b", "#c6cdd5": "#566069"}
-DARK |= {"#4a6fa5": "#7fa3d9", "#03a1a2": "#4fd8cf", "#2015be": "#6995fc", "#6e2b01": "#de7e5b"}
-DARK |= {"#b98a12": "#f3bf0c", "#79966b": "#c3dfae", "#506aa8": "#8f9ff0", "#583759": "#e3c0fd"}
-DARK |= {"#ba1743": "#ff6b8f", "#737373": "#a8a8a8", "#3f4650": "#d5dbe3"}
+JUDGED = ("why", "field")
 
 
 def on_files(files: Files, config: Any, **_: Any) -> Files:
@@ -67,22 +66,17 @@ def on_files(files: Files, config: Any, **_: Any) -> Files:
     for file in list(files):
         if file.src_uri.endswith(".svg") and not file.src_uri.startswith("assets/"):
             files.remove(file)
-            drawn = without_paper(file.content_string)
+            drawn = for_both_schemes(file.content_string)
             files.append(File.generated(config, file.src_uri, content=drawn))
     return files
 
 
-def without_paper(svg: str) -> str:
+def for_both_schemes(svg: str) -> str:
     """A picture without its background, whose ink is light where the page is dark."""
-    svg = PAPER.sub(r"\1none", svg, count=1)
+    svg = without_paper(svg)
     if "prefers-color-scheme" in svg:
         return svg
-    rules = "".join(
-        f"[style*='{kind}: {light}']{{{kind}:{dark}!important}}"
-        for light, dark in DARK.items()
-        for kind in ("fill", "stroke")
-    )
-    style = f"<style>@media (prefers-color-scheme:dark){{text{{fill:#e4e7eb}}{rules}}}</style>"
+    style = f"<style>{dark_rules()}</style>"
     return re.sub(r"<svg[^>]*>", lambda tag: tag[0] + style, svg, count=1)
 
 
@@ -93,6 +87,8 @@ def on_page_markdown(markdown: str, page: Page | None = None, **_: Any) -> str:
     if page is not None and page.file.src_uri.startswith("appendix/"):
         page.meta["search"] = {"exclude": True}
         markdown = record(markdown, Path(page.file.src_uri).stem)
+    if page is not None and page.file.src_uri.startswith("results/"):
+        markdown = VERDICT.sub(_coloured, markdown)
     markdown = TABLE.sub(lambda match: table(match[1], match[2] or ""), markdown)
     listed = set(re.findall(r"^::: (\S+)$", markdown, re.MULTILINE))
 
@@ -104,6 +100,11 @@ def on_page_markdown(markdown: str, page: Page | None = None, **_: Any) -> str:
     markdown = NAMES.sub(directives, markdown)
     shown = re.findall(r"^::: (\S+)$", markdown, re.MULTILINE)
     return INDEX.sub(lambda match: index(match[1], shown), markdown)
+
+
+def _coloured(match: re.Match[str]) -> str:
+    kind = {"reproduced": "seen"}.get(match[1], match[1].partition(" ")[0])
+    return f'<span class="verdict {kind}">{match[1]}</span>'
 
 
 def record(markdown: str, name: str) -> str:

@@ -38,6 +38,8 @@ MEMORY = {
     "torch eigh autograd": "torch eigh",
     "spd_learn": "spd_learn",
 }
+NETWORKS = {"model": "network", "pixels": "pixels", "positions": "positions"}
+NETWORKS |= {"gap": "average pooling", "exact": "`exact`"}
 HEADS = {
     "head": "head",
     "top-1, %": "top-1, %",
@@ -123,6 +125,11 @@ def memory() -> str:
     return markdown(columns(POOLING, MEMORY, "Peak memory"))
 
 
+def networks() -> str:
+    """Time of a forward pass of whole networks with average and with covariance pooling."""
+    return markdown(columns(POOLING.with_name("models.md"), NETWORKS, "Forward, time per image"))
+
+
 def birds() -> str:
     """The main table of the bird experiment, without times and settings."""
     return markdown(columns(BIRDS, HEADS))
@@ -154,7 +161,7 @@ TABLES = {
     DOCS / "guides" / "methods.md": {"rules": rules},
     DOCS / "guides" / "data.md": {"layouts": layouts},
     DOCS / "api" / "nn.md": {"methods": methods},
-    DOCS / "results" / "speed.md": {"speed": speed, "memory": memory},
+    DOCS / "results" / "speed.md": {"speed": speed, "memory": memory, "networks": networks},
     DOCS / "results" / "paper.md": {"law": law},
     DOCS / "results" / "birds.md": {"birds": birds, "birds-methods": birds_methods},
 }

@@ -28,7 +28,7 @@ def _shared_arguments(parser: argparse.ArgumentParser, name: str, seeds: int) ->
     )
     add("--seeds", type=int, default=seeds, metavar="N", help="repetitions (default: %(default)s)")
     add("--workers", type=int, metavar="N", help="runs at a time (default: one per core)")
-    add("--markdown", metavar="FILE", help="of the Markdown report (default: in the output)")
+    add("--markdown", metavar="FILE", help="Markdown report (default: OUTPUT/report.md)")
 
 
 def _count(parser: argparse.ArgumentParser, name: str, default: int | None, what: str) -> None:

@@ -56,6 +56,13 @@ def test_our_calls_run(page):
         eval(code, dict(scope()))
 
 
+def test_methods_in_tables_exist():
+    page = (ROOT / "docs" / "migrate" / "differentiable-svd.md").read_text(encoding="utf-8")
+    named = re.findall(r'`"([\w-]+)"`', page)
+    assert len(named) > 15
+    assert set(named) <= set(rootpool.nn.METHODS)
+
+
 @pytest.mark.parametrize("row", list(rows(PAGES[-1])), ids=lambda row: row[0])
 def test_torch_and_ours_agree(row):
     (theirs,), (ours,) = (CODE.findall(cell) for cell in row[:2])

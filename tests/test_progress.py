@@ -14,6 +14,7 @@ def shown(*, quiet: bool = False) -> list[str]:
     with progress.Display("birds", 4, quiet=quiet, console=console) as display:
         for done in (1, 2, 4):
             display.update(done, f"view {done}")
+    assert quiet or out.getvalue().endswith("\n")
     return out.getvalue().splitlines()
 
 

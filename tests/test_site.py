@@ -88,14 +88,14 @@ def test_reference_has_what_a_package_exports():
 
 def test_pictures_fit_both_colour_schemes():
     hooks = runpy.run_path(str(ROOT / "scripts" / "site_hooks.py"))
-    drawn = hooks["without_paper"](
+    drawn = hooks["for_both_schemes"](
         '<svg width="9"><g id="patch_1">\n<path d="M 0 0\nz\n" style="fill: #ffffff"/></g>'
         '<path style="fill: none; stroke: #1d2126"/></svg>'
     )
     assert 'style="fill: none"' in drawn
-    assert "@media (prefers-color-scheme:dark)" in drawn
+    assert "@media screen and (prefers-color-scheme:dark)" in drawn
     assert "[style*='stroke: #1d2126']{stroke:#e4e7eb!important}" in drawn
-    assert hooks["without_paper"](drawn) == drawn
+    assert hooks["for_both_schemes"](drawn) == drawn
 
 
 def test_docstrings_to_markdown():

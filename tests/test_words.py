@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pages import BLOCK
+from pages import BLOCK, blocks
 from rootpool import cli
 
 ROOT = Path(__file__).parents[1]
@@ -76,6 +76,14 @@ def test_page_is_short(page):
     }
     most = 300 if page.parent.name == "cookbook" else 1500
     assert words(page) <= limits.get(page.relative_to(DOCS).as_posix(), most)
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=name)
+def test_code_is_not_cut(page):
+    """There are fewer columns next to a table of contents, which pages of the cookbook have not."""
+    most = 100 if page.parent.name == "cookbook" else 86
+    code = (line for block in blocks(page) for line in block.code.splitlines())
+    assert [line for line in code if len(line) > most] == []
 
 
 def test_site_is_short():

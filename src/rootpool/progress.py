@@ -59,6 +59,8 @@ class Display:
 
     def __exit__(self, *error: object) -> None:
         self._live.stop()
+        if not self._live.console.is_terminal:
+            self._live.console.print()  # ends the line
 
     def update(self, done: float, about: str = "", below: RenderableType | None = None) -> None:
         """Redraw.

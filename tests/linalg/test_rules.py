@@ -148,7 +148,7 @@ def test_derivative_of_a_series_is_right_at_ties(kind, rule):
 )
 def test_a_loss_that_depends_on_the_basis_is_reported(loss, options):
     lam, U = eigh(torch.eye(3, dtype=torch.float64, requires_grad=True), **options)
-    with pytest.warns(UserWarning, match="basis inside a degenerate eigenspace"):
+    with pytest.warns(UserWarning, match="individual eigenvectors of a repeated eigenvalue"):
         loss(lam, U).backward()
 
 

@@ -36,6 +36,10 @@ def test_runs_can_be_told_apart_by_colour_and_protocols_by_lines():
     assert len({looks[run].colour for run in "abdef"}) == 5  # three runs of one method, too
     assert [look.line for look in looks.values()] == ["-", "-", "--", "-", ":", "--"]
     assert len(run_styles({"run": f"run {k}"} for k in range(40))) == 40  # more than colours
+    ours, published = run_styles([{"run": "mpn-cov"}, {"run": "mpn-cov-published"}]).values()
+    assert ours.colour == STYLES["mpn-cov"].colour != published.colour
+    (alone,) = run_styles([{"run": "mpn-cov-published"}]).values()
+    assert alone == ours
 
 
 def test_a_line_is_the_mean_over_seeds_in_a_band_of_one_deviation():

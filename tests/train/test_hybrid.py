@@ -48,7 +48,7 @@ def test_a_hybrid_training_ends_with_the_method_that_the_model_was_built_with():
     for method in ("exact", "svd-pade"):
         assert [used.name for used in fit(Own(method), callback)] == ["isqrt-cov", method]
     model = Own(Exact())
-    with pytest.warns(UserWarning, match="this training never switches to exact: .* at epoch 1"):
+    with pytest.warns(UserWarning, match="this training never switches to exact: .* after epoch 1"):
         assert fit(model, callback, epochs=1) == [ISqrtCov()]
     assert fit(model, HybridProtocol(HybridSchedule(1), final="exact"))[1:] == [ISqrtCov(), Exact()]
 

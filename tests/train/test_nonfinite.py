@@ -71,7 +71,7 @@ CASES = {
 @pytest.mark.parametrize(("model", "step", "action", "said", "saved"), CASES.values(), ids=CASES)
 def test_what_is_not_finite_ends_a_training(model, step, action, said, saved, tmp_path):
     config = merge(SHORT, {"model": model})
-    with pytest.raises(NonFiniteError, match=f"^epoch 0, {said}") as caught:
+    with pytest.raises(NonFiniteError, match=f"^epoch 1, {said}") as caught:
         run(tmp_path, config=config, callbacks=[At(step, action)])
     report, path = str(caught.value), tmp_path / "nonfinite.pt"
     assert f"{path} holds the batch and all weights" in report
@@ -81,7 +81,7 @@ def test_what_is_not_finite_ends_a_training(model, step, action, said, saved, tm
     assert report.endswith(f"a lower model.lr than {model.get('lr', 0.02):g}")
     assert ("try --weights with one" in report) == bool(saved)
     diverged = json.loads((tmp_path / "result.json").read_text())["diverged"]
-    assert f"epoch {diverged['epoch']}, step {diverged['step']}, " in report
+    assert f"epoch {diverged['epoch'] + 1}, step {diverged['step']}, " in report
     if saved:
         assert final(tmp_path)["global_step"] == saved
         assert all(value.isfinite().all() for value in final(tmp_path)["state_dict"].values())
@@ -96,7 +96,7 @@ def test_a_training_that_diverges_before_its_first_step_has_a_result(tmp_path):
     config = merge(SHORT, {"trainer": {"num_sanity_val_steps": 1}})
     made = prepare(resolve(config), tmp_path, progress=False)
     put_nan(FIRST)(made.module)
-    with pytest.raises(NonFiniteError, match="epoch 0, step 0, method svd-pade"):
+    with pytest.raises(NonFiniteError, match="epoch 1, step 0, method svd-pade"):
         made.fit()
     assert json.loads((tmp_path / "result.json").read_text())["diverged"] == {"epoch": 0, "step": 0}
     assert (tmp_path / "config.yaml").is_file()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -24,6 +25,7 @@ class Command:
     arguments: Callable[[argparse.ArgumentParser], None] | None
     function: str  # "module:name"; called with the arguments by name, it returns the exit code
     when_stopped: str = ""  # said at Ctrl-C: how to continue
+    group: str = "commands"  # the heading above it in the help
 
     def fill(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments of this command to its parser."""
@@ -59,10 +61,14 @@ def _train_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="RECIPE",
         help="a name from 'rootpool recipes', or your own file.yaml; not needed with --resume --output",
     )
-    add("--method", metavar="METHOD", help="of pooling (default: exact); gap for average pooling")
+    add(
+        "--method",
+        metavar="METHOD",
+        help="pooling method (default: exact); gap for average pooling",
+    )
     add("--hybrid", action="store_true", help="train with isqrt-cov first, and switch near the end")
     add("--data", metavar="PATH", help="the images; patches and patches-norm need none")
-    add("--weights", metavar="RUN", help=f"to start from (fine-tuning): {RUN}")
+    add("--weights", metavar="RUN", help=f"weights to start from (fine-tuning): {RUN}")
     add("--output", metavar="FOLDER", help="default: runs/RECIPE-METHOD")
     add("--resume", action="store_true", help="continue from last.ckpt in the output folder")
     add("--on-bad-image", choices=["raise", "skip"], help="an unreadable image (default: raise)")
@@ -76,7 +82,7 @@ def _evaluate_arguments(parser: argparse.ArgumentParser) -> None:
     add("--data", metavar="PATH", help="a data set, or class folders (default: the run's data)")
     add("--output", metavar="FOLDER", help="write a page, tables and the confusion matrix there")
     add("--on-bad-image", choices=["raise", "skip"], help="default: as the run was trained")
-    add("--mirrored", action="store_true", help="decide by each image and its mirror image")
+    add("--mirrored", action="store_true", help="average over each image and its flip")
 
 
 def _predict_arguments(parser: argparse.ArgumentParser) -> None:
@@ -110,7 +116,11 @@ def _report_arguments(parser: argparse.ArgumentParser) -> None:
     add("runs", nargs="+", metavar="RUN", help="a folder; the others are compared with the first")
     files = "a name that ends in .html or .md (default: %(default)s)"
     add("--output", default="report.html", metavar="FILE", help=files)
-    add("--title", default="Report of training runs", help="of the page (default: %(default)s)")
+    add(
+        "--title",
+        default="Report of training runs",
+        help="title of the page (default: %(default)s)",
+    )
 
 
 COMMANDS = {
@@ -124,6 +134,7 @@ COMMANDS = {
         _train_arguments,
         "rootpool.cli.training:train",
         "; continue from the last checkpoint with --resume",
+        group="use",
     ),
     "evaluate": Command(
         "measure the errors of a trained network, on its data or on yours",
@@ -131,6 +142,7 @@ COMMANDS = {
         "rootpool evaluate runs/birds-exact --data holiday-photos --output evaluation",
         _evaluate_arguments,
         "rootpool.cli.trained:evaluate",
+        group="use",
     ),
     "predict": Command(
         "print the five most probable classes of each image",
@@ -138,12 +150,14 @@ COMMANDS = {
         "rootpool predict runs/birds-exact holiday-photos --csv birds.csv",
         _predict_arguments,
         "rootpool.cli.trained:predict",
+        group="use",
     ),
     "export": Command(
         "write a trained network as ONNX or torch.export, and check it",
         "rootpool export runs/birds-exact\nrootpool export runs/birds-exact --output birds.pt2",
         _export_arguments,
         "rootpool.cli.trained:export",
+        group="use",
     ),
     "report": Command(
         "compare training runs on one page: errors, curves, settings",
@@ -151,18 +165,21 @@ COMMANDS = {
         "rootpool report runs/exact-* runs/gap-* --output report.md",
         _report_arguments,
         "rootpool.report.run_report:report",
+        group="use",
     ),
     "recipes": Command(
         "list the recipes, with their data, time and hardware",
         "rootpool recipes",
         None,
         "rootpool.cli.training:recipes",
+        group="explore",
     ),
     "doctor": Command(
         "print versions and devices and check the numerics: for bug reports",
         "rootpool doctor",
         None,
         "rootpool.cli.doctor:doctor",
+        group="explore",
     ),
     "demo": Command(
         "show what fails and what helps, on embedded photographs (about four minutes)",
@@ -170,6 +187,15 @@ COMMANDS = {
         _demo_arguments,
         "rootpool.train.demo:demo",
         "; run the same command again to continue",
+        group="explore",
+    ),
+    "completion": Command(
+        "print a script that lets bash or zsh complete commands, options and names",
+        "rootpool completion > ~/.local/share/bash-completion/completions/rootpool\n"
+        "rootpool completion > ~/.rootpool   # zsh: source it after bashcompinit",
+        None,
+        "rootpool.cli.completion:completion",
+        group="explore",
     ),
 }
 
@@ -184,7 +210,7 @@ exit codes:
   1    an error, explained on stderr; --traceback shows where it came from
   2    wrong usage
   130  stopped by Ctrl-C
-  141  the reader of the output has left, as head does
+  141  the output pipe was closed, for example by head
 
 With NO_COLOR set in the environment, nothing is coloured.
 """
@@ -211,17 +237,28 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def add_commands(parser: argparse.ArgumentParser, table: Mapping[str, Command]) -> None:
-    """Add a subparser for every command of a table."""
-    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    """Add a subparser for every command of a table, and list them by group."""
+    subparsers = parser.add_subparsers(metavar="COMMAND", required=True, help=argparse.SUPPRESS)
     for name, command in table.items():
         subparser = subparsers.add_parser(
             name,
-            help=command.summary,
             description=command.summary[0].upper() + command.summary[1:] + ".",
             epilog="examples:\n" + "".join(f"  {line}\n" for line in command.examples.split("\n")),
             formatter_class=_Formatter,
         )
         command.fill(subparser)
+    parser.description = f"{parser.description}\n\n{_listed(table)}"
     parser.usage = "%(prog)s COMMAND ..."
     parser.formatter_class = _Formatter
     parser.set_defaults(commands=table)
+
+
+def _listed(table: Mapping[str, Command]) -> str:
+    """Names and summaries of the commands, under the headings of their groups."""
+    groups: dict[str, list[str]] = {}
+    for name, command in table.items():
+        line = textwrap.fill(
+            command.summary, 79, initial_indent=f"  {name:<14} ", subsequent_indent=" " * 17
+        )
+        groups.setdefault(command.group, []).append(line)
+    return "\n\n".join("\n".join([f"{group}:", *lines]) for group, lines in groups.items())

@@ -26,9 +26,11 @@ from rootpool.nn import covariance_pool
 __all__ = ["doctor"]
 
 EXTRAS = ("models", "train", "birds")  # those for users, not for developers
-THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
-# What makes a CPU compute as another one would.
-INSTRUCTIONS = ("ATEN_CPU_CAPABILITY", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS", "ONEDNN_MAX_CPU_ISA")
+# Threads, devices, and what makes a CPU compute as another one would.
+VARIABLES = (
+    *("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "CUDA_VISIBLE_DEVICES"),
+    *("ATEN_CPU_CAPABILITY", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS", "ONEDNN_MAX_CPU_ISA"),
+)
 # What torch says about its linear algebra, among much about its compiler.
 ALGEBRA = re.compile(
     r"Math Kernel Library Version \S+|LAPACK is \w+|\bMAGMA [\d.]+|\w*(?:BLAS|LAPACK)_INFO=\w+"
@@ -37,7 +39,7 @@ ALGEBRA = re.compile(
 
 def doctor() -> int:
     """Print versions, threads, devices and the outcome of every check; 1 when one fails."""
-    print(*_describe(environment()), "", "numerics: error <= what is allowed", sep="\n")
+    print(*_describe(environment()), "", "numerics: error <= tolerance", sep="\n")
     started, failed, checks = time.perf_counter(), 0, 0
     for device in filter(_has_float64, devices()):
         for about, (allowed, measure) in CHECKS.items():
@@ -62,8 +64,8 @@ def environment() -> dict[str, Any]:
         "torch": here["torch"],
         "packages": packages(),
         "threads": f"{here['threads']} on {here['cores']} cores ({torch.get_num_interop_threads()} interop)",
-        "variables": {name: os.environ.get(name, "not set") for name in THREADS}
-        | {name: os.environ[name] for name in INSTRUCTIONS if name in os.environ},
+        "variables": {name: os.environ[name] for name in VARIABLES if name in os.environ}
+        or "none that matter here are set",
         "linear algebra": ALGEBRA.findall(torch.__config__.show()),
         "instructions": torch.backends.cpu.get_cpu_capability(),
         "devices": [

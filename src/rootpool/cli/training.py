@@ -65,7 +65,7 @@ def train(
         _announce(run, checkpoint)
     run.fit(resume_from=checkpoint)
     if run.trainer.is_global_zero:
-        _report(run)
+        _report(run, loaded.family)
     return 0
 
 
@@ -73,7 +73,8 @@ def _of_run(output: str | None, resume: bool) -> Recipe:
     """The settings of a run that is to be continued, as a recipe."""
     if not resume or output is None:
         raise SettingsError(
-            "give a recipe (see rootpool recipes), or --resume with the --output of a run to continue"
+            "give a recipe, such as patches (needs no data) or photos-kept; rootpool recipes lists them. "
+            "To continue a run, give --resume and its --output"
         )
     config = Path(output) / "config.yaml"
     if not config.is_file():
@@ -113,7 +114,7 @@ def _announce(run: Run, checkpoint: Path | None) -> None:
         print(f"continuing from {checkpoint}", flush=True)
 
 
-def _report(run: Run) -> None:
+def _report(run: Run, family: str | None) -> None:
     """Say how it ended: the best epoch, the files, and what to do next."""
     from rootpool.report.runs import best_epoch
 
@@ -133,12 +134,30 @@ def _report(run: Run) -> None:
             del errors["top-5"]
         texts = [f"{name} {best[key]:.2f} %" for name, key in errors.items()]
         print(f"lowest validation error, in epoch {best['epoch'] + 1}: {', '.join(texts)}")
+        if family is not None and run.settings.model.method != "gap":
+            print(_against_average(run, family))
     files = ("best.ckpt", "last.ckpt", "history.csv", "config.yaml")
     written = [name for name in files if (run.output / name).is_file()]
     print(f"{run.output}: {', '.join(written)}")
     if "best.ckpt" in written:
         folder = shlex.quote(str(run.output))
         print(f"next: rootpool evaluate {folder}, or rootpool report {folder}")
+
+
+def _against_average(run: Run, family: str) -> str:
+    """The error of average pooling: of a run next to this one, as recorded, or how to get it."""
+    from rootpool.report.records import read_records
+    from rootpool.report.runs import best_epoch
+
+    twin = run.output.parent / f"{family}-gap"
+    if (twin / "history.csv").is_file() and (
+        best := best_epoch(read_records(twin / "history.csv"))
+    ):
+        return f"with average pooling, in {twin}: {best['val_error']:.2f} %"
+    average = families()[family].average
+    if average is not None:
+        return f"with average pooling, by the recipe as it is: {average:.1f} %"
+    return f"to compare with average pooling: rootpool train {family} --method gap"
 
 
 def recipes() -> int:

@@ -344,20 +344,19 @@ class Degenerate(_GapRule):
         tie = kernel == 0
         allowed = math.sqrt(torch.finfo(coupling.dtype).eps)
         if _exceeds(torch.where(tie, coupling - coupling.mH, 0), allowed, coupling):
-            what = "depends on the basis inside a degenerate eigenspace"
+            what = "depends on individual eigenvectors of a repeated eigenvalue"
         elif slopes is not None and _exceeds(
             torch.where(tie, slopes.unsqueeze(-1) - slopes.unsqueeze(-2), 0),
             allowed * slopes.shape[-1],
             slopes.unsqueeze(-1),
         ):
-            what = "treats the eigenvalues of a degenerate eigenspace differently"
+            what = "treats the copies of a repeated eigenvalue differently"
         else:
             return
         warnings.warn(
-            f"the loss {what}, where its gradient does not exist or cannot be had from "
-            "eigenvectors; the rule 'degenerate' drops that part. Use a function of the matrix "
-            "(sqrtm, matrix_function), or of singular values (low_rank, singular_value_function), or "
-            "another rule",
+            f"the loss {what}, which has no well-defined gradient; that part of the gradient was set "
+            "to zero. Use a function of the matrix (sqrtm, matrix_function) or of singular values "
+            "(low_rank, singular_value_function), a loss on the projector, or rule='lorentzian'",
             stacklevel=2,
         )
 

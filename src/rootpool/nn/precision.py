@@ -54,6 +54,6 @@ def _notice(device: str) -> None:
     """Said once in a process."""
     warnings.warn(
         f"{device} has no float64, so covariances and their roots are computed in float32 here: eigenvalues "
-        "below 1e-7 of the largest are lost. compute_dtype=torch.float32 says that this is meant",
+        "below 1e-7 of the largest are lost. Pass compute_dtype=torch.float32 to silence this warning",
         stacklevel=2,
     )

@@ -22,7 +22,7 @@ from markdown_it.token import Token
 from markupsafe import Markup
 
 from .blocks import TONES, Rendering, anchor
-from .svg import inline_svg
+from .svg import dark_rules, inline_svg
 
 __all__ = ["frame", "to_html"]
 
@@ -44,6 +44,7 @@ def frame(**parts: Any) -> str:
     """The whole document, with its style sheet inside: title, lead, body, footer, sections."""
     ours = resources.files(__package__)
     template, css = (ours.joinpath(name).read_text("utf-8") for name in ("page.html", "page.css"))
+    css += dark_rules(".plot ") + "\n"
     return (
         jinja2.Environment(autoescape=True).from_string(template).render(css=Markup(css), **parts)
     )

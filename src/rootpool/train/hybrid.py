@@ -47,8 +47,8 @@ class HybridProtocol(pl.Callback):
         ends = epochs is not None and 0 <= epochs <= switch
         if ends and not trainer.fast_dev_run:  # type: ignore[attr-defined]
             rank_zero_warn(
-                f"this training never switches to {self._final.name}: the switch is at epoch {switch}, and "
-                f"it ends after {epochs}; {self.start.name} is used throughout"
+                f"this training never switches to {self._final.name}: the switch is after epoch {switch}, "
+                f"and it ends after {epochs}; {self.start.name} is used throughout"
             )
 
     def _check_decay(self, milestones: list[int] | None) -> None:
@@ -59,8 +59,8 @@ class HybridProtocol(pl.Callback):
                 f"switch_epoch={switch}" if switch >= 1 else f"milestones that end with {decay}"
             )
             raise ValueError(
-                f"the hybrid schedule ends its warm-up at epoch {decay}, but the last learning-rate decay is "
-                f"at {milestones[-1]}; try {possible}"
+                f"the hybrid schedule ends its warm-up after {decay} epochs, but the last learning-rate "
+                f"decay is after {milestones[-1]}; try {possible}"
             )
 
     def _apply(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -75,4 +75,4 @@ class HybridProtocol(pl.Callback):
         self._apply(trainer, pl_module)
         epoch = trainer.current_epoch
         if epoch == self.schedule.switch_epoch:
-            rank_zero_info(f"epoch {epoch}: {self.schedule.start} -> {self._final}")
+            rank_zero_info(f"epoch {epoch + 1}: {self.schedule.start} -> {self._final}")

@@ -93,8 +93,9 @@ class NonFiniteGuard(pl.Callback):
         except OSError as error:
             kept = f"{path} could not be written: {error}"
         saved = any(self.folder.glob("*.ckpt"))
+        where = f"epoch {trainer.current_epoch + 1}, step {trainer.global_step}"
         return (
-            f"epoch {trainer.current_epoch}, step {trainer.global_step}, method {module.pooling}: {what}\n"
+            f"{where}, method {module.pooling}: {what}\n"
             f"not finite: {_not_finite(weights) or 'no weight and no buffer'}\n"
             f"{kept}\n"
             + f"the checkpoints in {self.folder} are from before this step; " * saved

@@ -1,4 +1,7 @@
-"""What a person reads of a training: a line per epoch."""
+"""What a person reads of a training: a line per epoch.
+
+Records and Lightning count epochs from zero; all that a person reads counts them from one.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ def epoch_line(record: dict[str, Any], epochs: int | None, rate: float, each: fl
 
     >>> record = {"epoch": 0, "lr": 0.1, "train_loss": 2.5, "train_error": 61.0, "val_error": 50.0}
     >>> epoch_line(record, 10, 512.3, 400.0)
-    'epoch 0 of 10: train loss 2.500, error 61.00 %; val error 50.00 %; lr 0.1; 512 images/s; 1:00:00 left'
+    'epoch 1 of 10: train loss 2.500, error 61.00 %; val error 50.00 %; lr 0.1; 512 images/s; 1:00:00 left'
     """
     parts = []
     for split in ("train", "val"):
@@ -35,4 +38,4 @@ def epoch_line(record: dict[str, Any], epochs: int | None, rate: float, each: fl
     left = (epochs or 0) - record["epoch"] - 1
     if known and left > 0:
         parts.append(f"{timedelta(seconds=max(round(each * left), 1))} left")
-    return f"epoch {record['epoch']}{f' of {epochs}' * known}: " + "; ".join(parts)
+    return f"epoch {record['epoch'] + 1}{f' of {epochs}' * known}: " + "; ".join(parts)

@@ -177,7 +177,7 @@ def prepare(
     guard = NonFiniteGuard(output)
     # Lines are kept by the logs of nohup and of a cluster; a bar is for somebody who watches.
     files = RunFiles(output, as_yaml(settings), lines=progress)
-    bar = [RichProgressBar()] if progress and sys.stdout.isatty() else []
+    bar = [_Bar()] if progress and sys.stdout.isatty() else []
     trainer = make_trainer(
         **asdict(settings.trainer),
         callbacks=[guard, *_callbacks(settings, output), files, *bar, *callbacks],
@@ -194,6 +194,15 @@ def fill_cache(settings: Settings) -> None:
     if settings.data.cache is not None:
         module, data = build(settings)
         data.use_cached_features(module.skip_frozen(), mirrored=module.mirrored)
+
+
+class _Bar(RichProgressBar):
+    """Lightning's bar, which counts epochs from zero."""
+
+    def _get_train_description(self, current_epoch: int) -> str:
+        epochs = self.trainer.max_epochs
+        of = f"/{epochs}" if epochs is not None and epochs > 0 else ""
+        return f"Epoch {current_epoch + 1}{of}"
 
 
 def _callbacks(settings: Settings, output: Path) -> list[Callback]:

@@ -196,17 +196,17 @@ class DataSettings:
 
 @dataclass(frozen=True)
 class HybridSchedule:
-    """The epochs of a hybrid training, counted from 0.
+    """The epochs of a hybrid training.
 
-        [0, switch_epoch)                 the start method
-        [switch_epoch, decay_epoch)       the final method at the old learning rate: the warm-up
-        [decay_epoch, end)                the final method at the decayed rate
+        the first ``switch_epoch``        the start method
+        the next ``warmup_epochs``        the final method at the old learning rate: the warm-up
+        all others                        the final method at the decayed rate
 
     The decay that ends the warm-up is the last one of the learning-rate schedule. The paper warms up for
     one epoch with AlexNet and for two with ResNets.
 
     Args:
-        switch_epoch: first epoch of the final method.
+        switch_epoch: epochs before the switch to the final method.
         warmup_epochs: epochs from the switch to the last decay; 0 switches at the decay.
         start: method before the switch.
 

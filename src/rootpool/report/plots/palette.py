@@ -12,7 +12,19 @@ from typing import Any, NamedTuple
 
 from rootpool.report.records import Record
 
-__all__ = ["BAR", "FAINT", "GRID", "INK", "MUTED", "PAPER", "STYLES", "Style", "run_styles", "tags"]
+__all__ = [
+    "BAR",
+    "DARK",
+    "FAINT",
+    "GRID",
+    "INK",
+    "MUTED",
+    "PAPER",
+    "STYLES",
+    "Style",
+    "run_styles",
+    "tags",
+]
 
 PAPER = "#ffffff"
 INK = "#1d2126"
@@ -43,10 +55,17 @@ STYLES: dict[str, Style] = {
     "svd-pade": Style("#ba1743", "D"),
     "gap": Style("#737373", "p"),
     "covariance": Style("#3f4650", "h"),
-    "log": Style("#0b8aa3", "d"),
+    "log": Style("#2a7d2e", "d"),
     "power": Style("#b8458a", "*"),
     "signed-sqrt": Style("#a8633a", "H"),
 }
+
+# What is as legible on a dark page.
+DARK = {INK: "#e4e7eb", MUTED: "#9ba5b1", GRID: "#3a424b", FAINT: "#566069", BAR: "#7fa3d9"}
+DARK |= {"#03a1a2": "#4fd8cf", "#2015be": "#6995fc", "#6e2b01": "#de7e5b", "#b98a12": "#f3bf0c"}
+DARK |= {"#79966b": "#c3dfae", "#506aa8": "#8f9ff0", "#583759": "#e3c0fd", "#ba1743": "#ff6b8f"}
+DARK |= {"#737373": "#a8a8a8", "#3f4650": "#d5dbe3", "#2a7d2e": "#5fc46a", "#b8458a": "#f08cc6"}
+DARK |= {"#a8633a": "#e39a6c", "#0b8aa3": "#53c5dd"}  # the last was a colour until 0.2
 
 
 def tags(record: Record) -> tuple[str, str, str]:
@@ -58,7 +77,8 @@ def tags(record: Record) -> tuple[str, str, str]:
 def run_styles(records: Iterable[Record]) -> dict[str, Style]:
     """The style of each run.
 
-    The first run of a method has the method's colour, in each protocol. Further runs of the same method and
+    The first run of a method has the method's colour, in each protocol, and so has the paper's form of the
+    method where the method itself is not shown. Further runs of the same method and
     protocol, and methods without a designed colour, get a free one: the search starts at the checksum of
     the name, so that a name mostly looks the same in every plot.
 
@@ -80,6 +100,10 @@ def run_styles(records: Iterable[Record]) -> dict[str, Style]:
     names = dict.fromkeys(name for name, _ in runs.values())
     chosen = {name: STYLES[name] for name in names if name in STYLES}
     every = list(STYLES.values())
+    for name in names:
+        ours = name.removesuffix("-published").removesuffix("-released")
+        if ours in STYLES and STYLES[ours] not in chosen.values():
+            chosen.setdefault(name, STYLES[ours])
     for name in names:
         if name not in chosen:
             start = zlib.crc32(name.encode(errors="replace")) % len(every)
