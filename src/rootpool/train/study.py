@@ -1,8 +1,8 @@
 """Many runs side by side: each in a process of one thread, each in a run folder of its own.
 
 A trial whose folder holds a result is finished; so the same call, made again after any interruption, trains
-what is left. The first stage of hybrid runs with the same start is trained once and shared, also with the run that
-has this start to its end: each reads it from a file, so no tensor of one run is seen by another.
+what is left. The first stage of hybrid runs with the same start is trained once and shared, also with the run
+that has this start to its end: each reads it from a file, so no tensor of one run is seen by another.
 """
 
 from __future__ import annotations
