@@ -39,8 +39,8 @@ are in float64, except for the columns `float32`, `complex` and `autocast` (valu
 derivatives, inside and outside); `float32` and `float64` compare gradients to 1e-4 and 1e-9.
 
 `torch.jit.trace`, which torch deprecates, records values for the sizes of its example, and derivatives only
-if the example needs a gradient; those of `bures_wasserstein`, `frechet_distance` and `powm(A, tensor)` are
-an error.
+if the example needs a gradient; those of `bures_wasserstein`, `frechet_distance`, `powm(A, tensor)` and of
+pooling by `polar` are an error.
 
 ## Pairs
 

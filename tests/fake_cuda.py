@@ -22,35 +22,18 @@ from torch.autograd.function import BackwardCFunction
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from host_waits import INDEXED, WAITS
 from rootpool.linalg import checks
 from rootpool.nn import triangle
 
+# Operators that bring values to Python, and those that do so for a mask.
+WAITS = {"_local_scalar_dense", "equal", "nonzero", "is_nonzero"}
+INDEXED = {"index", "index_put_", "index_put"}
 NO_KERNEL = {
-    *(
-        "view",
-        "_unsafe_view",
-        "expand",
-        "transpose",
-        "permute",
-        "t",
-        "slice",
-        "select",
-        "unsqueeze",
-    ),
-    *(
-        "squeeze",
-        "detach",
-        "alias",
-        "as_strided",
-        "diagonal",
-        "split",
-        "unbind",
-        "split_with_sizes",
-    ),
-    *("empty", "empty_strided", "new_empty", "new_empty_strided", "empty_like", "lift_fresh"),
-    *("_local_scalar_dense", "scalar_tensor", "view_as_real", "unflatten", "resolve_conj"),
-}
+    "view", "_unsafe_view", "expand", "transpose", "permute", "t", "slice", "select", "unsqueeze", "squeeze",
+    "detach", "alias", "as_strided", "diagonal", "split", "unbind", "split_with_sizes", "empty",
+    "empty_strided", "new_empty", "new_empty_strided", "empty_like", "lift_fresh", "_local_scalar_dense",
+    "scalar_tensor", "view_as_real", "unflatten", "resolve_conj",
+}  # fmt: skip
 SOLVERS = {"_linalg_eigh", "linalg_eigh", "_linalg_svd", "linalg_qr", "linalg_cholesky_ex"}
 PRODUCTS = {"mm", "bmm", "baddbmm", "addmm", "baddbmm_", "addmm_"}
 
@@ -63,32 +46,82 @@ class Counts:
     waits: int = 0  # also one in each solver, which looks whether it has converged
     solvers: Counter[str] = field(default_factory=Counter)
     on_cpu: list[str] = field(default_factory=list)
-    products: Counter[str] = field(
-        default_factory=Counter
-    )  # by dtype: multiplications and additions
+    # Multiplications and additions, by dtype.
+    products: Counter[str] = field(default_factory=Counter)
     traffic: int = 0  # bytes that are read and written
     peak: int = 0  # bytes that are in use at once, of tensors that the step has made
 
 
-class _Counting(TorchDispatchMode):
-    def __init__(self, sizes: dict[int, list[int]]) -> None:
+def _name(function: Any) -> str:
+    return function.name().split(".")[0].removeprefix("aten::")
+
+
+class Waits(TorchDispatchMode):
+    """Count the operators whose outcome the host has to know; of ordinary tensors, too."""
+
+    def __init__(self) -> None:
         super().__init__()
-        self.counts, self._sizes = (
-            Counts(),
-            sizes,
-        )  # of each storage: bytes, and how many tensors use it
+        self.count = 0
+
+    def __enter__(self) -> Waits:
+        plain = Tensor.tolist  # no operator on a CPU, and a wait elsewhere
+
+        def counted(tensor: Tensor) -> list[Any]:
+            self.count += tensor.device.type == "cpu" and tensor.dim() > 0
+            return plain(tensor)
+
+        self._tolist = mock.patch.object(Tensor, "tolist", counted)
+        self._tolist.start()
+        return super().__enter__()
+
+    def __exit__(self, *exception: object) -> None:
+        self._tolist.stop()
+        super().__exit__(*exception)
 
     def __torch_dispatch__(
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        full = function.name().split(".")[0]
-        name, counts = full.removeprefix("aten::"), self.counts
-        masks = full in INDEXED and any(i is not None and i.dtype == torch.bool for i in args[1])
-        counts.waits += full in WAITS or masks or name in SOLVERS
-        counts.launches += full.startswith("aten::") and name not in NO_KERNEL
+        name = _name(function)
+        masks = name in INDEXED and any(i is not None and i.dtype == torch.bool for i in args[1])
+        self.count += name in WAITS or masks
+        return self.compute(function, name, args, kwargs or {})
+
+    def compute(self, function: Any, name: str, args: tuple[Any, ...], kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+
+def waits_of_a_step(
+    function: Callable[[Tensor], Iterable[Tensor]], batch: Tensor
+) -> tuple[int, int]:
+    """Waits of the forward and of the backward, of ordinary tensors."""
+    batch = batch.detach().clone().requires_grad_()
+    with Waits() as forward:
+        parts = list(function(batch))
+    loss = torch.stack([part.square().sum() for part in parts]).sum()
+    with Waits() as backward:
+        loss.backward()
+    return forward.count, backward.count
+
+
+class _Counting(Waits):
+    """All counts, of fake tensors."""
+
+    def __init__(self, sizes: dict[int, list[int]]) -> None:
+        super().__init__()
+        self.counts = Counts()
+        self._sizes = sizes  # of each storage: bytes, and how many tensors use it
+
+    def __exit__(self, *exception: object) -> None:
+        super().__exit__(*exception)
+        self.counts.waits = self.count + sum(self.counts.solvers.values())
+
+    def compute(self, function: Any, name: str, args: tuple[Any, ...], kwargs: Any) -> Any:
+        counts = self.counts
+        launched = function.name().startswith("aten::") and name not in NO_KERNEL
+        counts.launches += launched
         if name in ("_local_scalar_dense", "is_nonzero", "equal"):
             return _nothing_wrong(name, args[0])
-        result = function(*args, **(kwargs or {}))
+        result = function(*args, **kwargs)
         tensors = [t for t in tree_leaves((args, kwargs, result)) if isinstance(t, Tensor)]
         if name in SOLVERS:
             shape = "x".join(map(str, args[0].shape))
@@ -97,11 +130,9 @@ class _Counting(TorchDispatchMode):
             counts.products[_short(result)] += 2 * result.numel() * args[-2].shape[-1]
         if name == "all":
             result.of_all = (
-                True  # all are as they should be; whether any is not is asked by other operators
+                True  # all are as they should be; other operators ask whether any is not
             )
-        counts.traffic += (
-            full.startswith("aten::") * (name not in NO_KERNEL) * sum(t.nbytes for t in tensors)
-        )
+        counts.traffic += launched * sum(t.nbytes for t in tensors)
         for t in tree_leaves(result):
             if isinstance(t, Tensor):
                 self._keep(t)

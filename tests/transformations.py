@@ -33,6 +33,7 @@ REAL_ROTATION = Refusal("a rotation is real", "rotation expects real matrices")
 ONCE = Refusal(
     "its gradient is not the derivative of the root", "second derivatives .* do not exist"
 )
+POLAR = Refusal("not implemented for polar", "second derivatives of .* with polar are not impl")
 RULE = Refusal("a rule is not the derivative of anything", "gradient rule .* do not exist")
 TENSOR = Refusal("not implemented for a tensor", "with a tensor as exponent are not implemented")
 
@@ -189,6 +190,13 @@ FUNCTIONS: dict[str, Row] = {
     "covariance_pool('svd-pade')": pooling("svd-pade", gradgrad=ONCE),
     "covariance_pool('isqrt-cov')": pooling("isqrt-cov"),
     "covariance_pool('minimax')": pooling("minimax"),
+    "covariance_pool('polar')": pooling("polar", gradgrad=POLAR),
+    "covariance_pool('polar'), N < d": Row(
+        lambda X: covariance_pool(X, "polar"),
+        of_shape(2, 4, 3),
+        symmetric=False,
+        refuses={"complex": REAL, "gradgrad": POLAR},
+    ),
     "covariance_pool('log')": pooling("log"),
     "covariance_pool: features, weighted": Row(
         lambda X: covariance_pool(X, weights=attention(X)),

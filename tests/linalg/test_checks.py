@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import matrices
-from host_waits import waits_of_a_step
+from fake_cuda import waits_of_a_step
 from rootpool.linalg import Degenerate, eigh, inv_sqrtm, logm, skip_checks, sqrtm, svd
 from rootpool.linalg.checks import checks_enabled
 from tolerances import assert_same_to_rounding

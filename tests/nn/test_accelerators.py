@@ -21,8 +21,8 @@ pinned = pytest.mark.skipif(
     not torch.__version__.startswith("2.15."), reason="counts are those of torch 2.15"
 )
 
-# Launches and waits of forward and backward that a method may take; the solver's own wait included. Any step
-# may take the first line. The counts themselves are in docs/guides/gpu.md.
+# Launches and waits of forward and backward that a method or a function may take; the solver's own wait
+# included. Any other method may take the first line. The counts themselves are in docs/guides/gpu.md.
 BUDGETS = {
     "default": (170, 450, 5, 2),
     "exact": (84, 36, 2, 1),
@@ -32,49 +32,39 @@ BUDGETS = {
     "minimax": (110, 154, 3, 1),
     "polar": (100, 240, 1, 1),
     "isice": (170, 274, 12, 1),  # a determinant and four decompositions
+    "la.sqrtm": (34, 14, 3, 1),
+    "la.inv_sqrtm": (34, 16, 3, 1),
+    "la.logm": (34, 28, 3, 1),
+    "la.eigh": (18, 10, 3, 0),
+    "la.svd": (28, 30, 5, 0),
+    "la.orthogonalize": (30, 34, 4, 1),
+    "la.newton_schulz": (48, 80, 0, 0),
 }
-FUNCTIONS = {
-    "sqrtm": (34, 14, 3, 1),
-    "inv_sqrtm": (34, 16, 3, 1),
-    "logm": (34, 28, 3, 1),
-    "eigh": (18, 10, 3, 0),
-    "svd": (28, 30, 5, 0),
-    "orthogonalize": (30, 34, 4, 1),
-    "newton_schulz": (48, 80, 0, 0),
-}
-
-
-def check_budget(forward, backward, budget):
-    assert forward.waits <= budget[2]
-    assert backward.waits <= budget[3]
-    assert forward.launches <= budget[0]
-    assert backward.launches <= budget[1]
+FUNCTIONS = [name for name in BUDGETS if name.startswith("la.")]
+CASES = [(name, shape) for name in method_names() for shape in (FEW, MANY)]
+CASES += [(name, (4, 8, 8)) for name in FUNCTIONS]
+assert set(BUDGETS) - {"default", *FUNCTIONS} <= set(METHODS)
 
 
 @pinned
-@pytest.mark.parametrize("shape", [FEW, MANY], ids=["few", "many"])
-@pytest.mark.parametrize("name", method_names())
-def test_methods_stay_on_the_device_and_within_their_budget(name, shape):
-    forward, backward, gradient = counted(lambda X: [covariance_pool(X, name)], *shape)
-    assert gradient.device.type == "cuda"
-    assert gradient.dtype == torch.float32
-    assert not forward.on_cpu + backward.on_cpu
-    assert not backward.solvers
-    check_budget(forward, backward, BUDGETS.get(name, BUDGETS["default"]))
-
-
-@pinned
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_functions_stay_on_the_device_and_within_their_budget(name):
+@pytest.mark.parametrize(("name", "shape"), CASES)
+def test_steps_stay_on_the_device_and_within_their_budget(name, shape):
     def step(A):
-        result = getattr(la, name)(A)
+        if name not in FUNCTIONS:
+            return [covariance_pool(A, name)]
+        result = getattr(la, name.removeprefix("la."))(A)
         return result if isinstance(result, tuple) else [result]
 
-    forward, backward, gradient = counted(step, 4, 8, 8, dtype=torch.float64)
-    assert gradient.device.type == "cuda"
+    dtype = torch.float64 if name in FUNCTIONS else torch.float32
+    forward, backward, gradient = counted(step, *shape, dtype=dtype)
+    assert (gradient.device.type, gradient.dtype) == ("cuda", dtype)
     assert not forward.on_cpu + backward.on_cpu
-    assert sum(forward.solvers.values()) == (name != "newton_schulz")
-    check_budget(forward, backward, FUNCTIONS[name])
+    assert not backward.solvers
+    if name in FUNCTIONS:
+        assert sum(forward.solvers.values()) == (name != "la.newton_schulz")
+    found = (forward.launches, backward.launches, forward.waits, backward.waits)
+    budget = BUDGETS.get(name, BUDGETS["default"])
+    assert all(count <= most for count, most in zip(found, budget, strict=True)), (found, budget)
 
 
 @pinned
@@ -133,13 +123,8 @@ def matrices():
     negative[1] -= 200 * torch.eye(6, dtype=A.dtype)
     skew[1, 0, 1] += 1
     broken[1, 0, 0] = torch.nan
-    return {
-        "good": good,
-        "singular": singular,
-        "negative": negative,
-        "skew": skew,
-        "broken": broken,
-    }
+    names = ("good", "singular", "negative", "skew", "broken")
+    return dict(zip(names, (good, singular, negative, skew, broken), strict=True))
 
 
 REFUSED = {
@@ -239,6 +224,3 @@ def test_the_compiler_leaves_solvers_out_of_cuda_graphs(name):
 @pytest.mark.parametrize("name", ["eigh", "svd", "covariance_root", "covariance_root_backward"])
 def test_operators_are_tagged(name):
     assert torch.Tag.cudagraph_unsafe in getattr(torch.ops.rootpool, name).default.tags
-
-
-assert set(BUDGETS) - {"default"} <= set(METHODS)

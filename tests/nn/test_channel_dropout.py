@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import matrices
-from host_waits import Waits
+from fake_cuda import Waits
 from rootpool.nn import AdaptiveChannelDropout, CovariancePool, covariance, covariance_pool
 from rootpool.nn.follow_ups import drop_rate
 

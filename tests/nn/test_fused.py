@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import matrices
-from host_waits import waits_of_a_step
+from fake_cuda import waits_of_a_step
 from matrices import relative_error
 from rootpool.linalg import from_triangle, skip_checks, to_triangle
 from rootpool.nn import (

@@ -100,13 +100,6 @@ def test_small_singular_values_fade_out(shape, lower):
         assert max(relative(step(X, PolarRoot(lower), g), expected)) < max(1e-4, 2 * lower)
 
 
-@pytest.mark.parametrize("shape", [TALL, WIDE])
-def test_forward_mode_is_the_transpose(shape):
-    X, v, g = random(*shape), random(*shape, seed=1), random(2, shape[1], shape[1], seed=2)
-    _, change = torch.func.jvp(lambda X: covariance_pool(X, "polar", output="matrix"), (X,), (v,))
-    assert torch.isclose((g * change).sum(), (step(X, "polar", g)[1] * v).sum(), rtol=1e-11)
-
-
 @pytest.mark.parametrize("scale", [1e-30, 1e-12, 1e12, 1e30])
 def test_the_scale_of_the_features_does_not_matter(scale):
     X = random(*TALL).float()
@@ -122,16 +115,6 @@ def test_constant_maps_have_the_root_zero(X):
     (gradient,) = torch.autograd.grad(Q.sum(), X)
     assert not Q.any()
     assert not gradient.any()
-
-
-def test_first_derivatives_alone():
-    X = random(2, 4, 3).requires_grad_()
-    assert torch.autograd.gradcheck(lambda X: covariance_pool(X, "polar"), X, check_forward_ad=True)
-    (gradient,) = torch.autograd.grad(
-        covariance_pool(X, "polar").square().sum(), X, create_graph=True
-    )
-    with pytest.raises(RuntimeError, match=r"second derivatives of .* with polar are not impl"):
-        gradient.sum().backward()
 
 
 def test_overflow_is_an_error():

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from host_waits import Waits
+from fake_cuda import Waits
 from rootpool.linalg.checks import checks_enabled
 from rootpool.nn import covariance_pools, fused
 from rootpool.train import merge, prepare, resolve

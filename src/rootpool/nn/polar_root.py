@@ -201,7 +201,8 @@ class PolarRoot(Method):
         # Relative to the first position, so that a constant map is exactly zero.
         if tall and N > 1:  # and by the reflection that maps the constant vector to the first axis
             A = features[..., 1:] - features[..., :1]
-            A = A - A.sum(-1, keepdim=True) / (N + math.sqrt(N))
+            # A number: torch.jit.trace makes N a tensor, whose sum with a number is float32.
+            A = A - A.sum(-1, keepdim=True) / (float(N) + math.sqrt(N))
         else:
             A = features - features[..., :1].detach()
             A = A - A.mean(-1, keepdim=True)
