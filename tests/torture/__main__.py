@@ -12,7 +12,6 @@ import json
 import multiprocessing
 import os
 import signal
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -20,9 +19,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 
-from rich.console import Console
 from rich.progress import track
-from rich.table import Table
 
 from rootpool.machine import machine
 
@@ -30,26 +27,24 @@ from .checks import THRESHOLD, UNMEASURED
 from .corpus import GROUP, Group, groups, parse_case
 from .runner import Finding, examine, run_group
 
-console = Console(width=None if sys.stdout.isatty() else 120)
 
-
-def all_findings(rounds: int, workers: int) -> Iterator[tuple[Group, list[Finding]]]:
+def all_findings(workers: int) -> Iterator[tuple[Group, list[Finding]]]:
     """What the workers find, group by group; an interrupt ends the run with what there is."""
-    corpus = groups(rounds)
+    corpus = groups()
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(
         workers, context, signal.signal, (signal.SIGINT, signal.SIG_IGN)
     ) as pool:
         results = pool.map(examine, corpus)
         try:
-            for group in track(corpus, "torture", console=console):
+            for group in track(corpus, "torture"):
                 yield group, next(results)
         except KeyboardInterrupt:
-            console.print("interrupted: this is not the whole corpus")
+            print("interrupted: this is not the whole corpus")
             pool.shutdown(cancel_futures=True)
 
 
-def summarise(rounds: int, workers: int) -> dict[str, object]:
+def summarise(workers: int) -> dict[str, object]:
     """Counts, the worst figure of each measure with its case, failures, and where it was run."""
     start = time.perf_counter()
     cases = calls = errors = 0
@@ -58,7 +53,7 @@ def summarise(rounds: int, workers: int) -> dict[str, object]:
     measured: Counter[tuple[str, str, str]] = Counter()
     kinds: dict[tuple[str, str], dict[str, object]] = {}
     failures = []
-    for group, findings in all_findings(rounds, workers):
+    for group, findings in all_findings(workers):
         cases += len(group.seeds)
         row = kinds.setdefault((group.family, group.kind), {"cases": 0, "figure": -1.0})
         row["cases"] += len(group.seeds)
@@ -67,7 +62,7 @@ def summarise(rounds: int, workers: int) -> dict[str, object]:
             errors += finding.measure == "clear error"
             if finding.failed:
                 failures.append(finding)
-                console.print("FAILED", asdict(finding), markup=False)
+                print("FAILED", asdict(finding))
             key = (group.family, finding.check, finding.measure)
             tried[key] += 1
             measured[key] += finding.figure != UNMEASURED
@@ -92,22 +87,6 @@ def summarise(rounds: int, workers: int) -> dict[str, object]:
     }
 
 
-def show(record: dict) -> None:
-    columns = ("check", "measure", "measured", "worst", "case")
-    table = Table(*columns, title="worst figures, in units of rounding")
-    for row in record["worst"]:
-        if row["figure"] > 0:
-            share = f"{row['measured']} of {row['tried']}"
-            figure = f"{row['figure']:.3g}"
-            table.add_row(row["check"], row["measure"], share, figure, row["case"])
-    console.print(table)
-    console.print(
-        f"{record['cases']} cases, {record['calls']} calls forward and backward, "
-        f"{record['clear errors']} of them ended in the error that was due or allowed; "
-        f"{len(record['failures'])} failures; {record['seconds']:.0f} s"
-    )
-
-
 def rerun(name: str, check: str | None) -> list[Finding]:
     """One case alone and together with the fifteen that it met in the whole run."""
     alone = parse_case(name)
@@ -121,7 +100,6 @@ def main() -> int:
     parser = argparse.ArgumentParser("torture", description=__doc__.split("\n")[0])
     parser.add_argument("case", nargs="?", help="family/kind/dtype/seed of a case to run again")
     parser.add_argument("--check", help="this check alone")
-    parser.add_argument("--rounds", type=int, default=1, help="times the corpus, with other seeds")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--record", type=Path, help="write the record as JSON")
     arguments = parser.parse_args()
@@ -129,10 +107,12 @@ def main() -> int:
         findings = rerun(arguments.case, arguments.check)
         for f in findings:
             line = f"{f.check}: {f.measure}: {f.figure:.3g} {f.message}"
-            console.print("FAILED" if f.failed else "      ", line, markup=False)
+            print("FAILED" if f.failed else "      ", line)
         return int(any(f.failed for f in findings))
-    record = summarise(arguments.rounds, arguments.workers)
-    show(record)
+    record = summarise(arguments.workers)
+    counts = ("cases", "calls", "clear errors", "seconds")
+    print(", ".join(f"{name}: {record[name]:.0f}" for name in counts))
+    print("failures:", len(record["failures"]))
     if arguments.record:
         arguments.record.parent.mkdir(parents=True, exist_ok=True)
         arguments.record.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")

@@ -280,9 +280,6 @@ class Group:
         """What reproduces one case."""
         return f"{self.family}/{self.kind}/{str(self.dtype)[6:]}/{self.seeds[index]}"
 
-    def alone(self, index: int) -> Group:
-        return Group(self.family, self.kind, self.dtype, self.seeds[index : index + 1])
-
     def generator(self, index: int, purpose: str = "") -> torch.Generator:
         seed = zlib.crc32((self.name(index) + purpose).encode())
         return torch.Generator().manual_seed(seed)
@@ -314,13 +311,13 @@ def parse_case(name: str) -> Group:
     return Group(family, kind, getattr(torch, dtype), (int(seed),))
 
 
-def groups(rounds: int = 1) -> list[Group]:
-    """The corpus: each kind in each dtype and size, ``rounds`` times with other seeds; small ones first."""
+def groups() -> list[Group]:
+    """The corpus: each kind in each dtype and size; small ones first."""
     corpus = [
         Group(family, kind, dtype, tuple(range(first, first + GROUP)))
         for family, (kinds, sizes) in FAMILIES.items()
         for kind in kinds
         for dtype in DTYPES
-        for first in range(0, rounds * len(sizes) * GROUP, GROUP)
+        for first in range(0, len(sizes) * GROUP, GROUP)
     ]
     return sorted(corpus, key=lambda group: group.seeds)

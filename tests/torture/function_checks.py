@@ -31,22 +31,15 @@ from .corpus import times_power_of_two
 from .linalg_checks import (
     MatrixBatch,
     back,
+    euler,
     exp_along,
+    numbers,
     one,
     only_symmetry,
     semidefinite,
     symmetry,
     unit,
 )
-
-
-def inner(A: Tensor, B: Tensor) -> Tensor:
-    return (A * B).flatten(1).sum(1)
-
-
-def numbers(x: Tensor) -> Tensor:
-    return x.unsqueeze(-1)  # for ratio, which takes norms
-
 
 # --------------------------------------------------------------------------------------------------
 # Exponential
@@ -86,13 +79,6 @@ def values_value(signed: bool, batch: MatrixBatch, outputs: Outputs) -> Figures:
     lam = batch.lam if signed else batch.lam.abs().sort(descending=True).values
     residual = back(batch, outputs[0], 1) - lam
     return {"|values - lam|": ratio(residual, unit(batch, size(batch.R)))}
-
-
-def values_gradient(batch: MatrixBatch, outputs: Outputs, upstream: Upstream, Y: Tensor) -> Figures:
-    """The values are homogeneous of degree 1: ``<Y, A> = <g, values>`` (Euler)."""
-    g, Y = upstream[0].double(), Y.double()
-    gap = inner(Y, batch.R) - inner(g, back(batch, outputs[0], 1))
-    return {"<Y, A> - <g, values>": ratio(numbers(gap), unit(batch, size(batch.R) * size(g)))}
 
 
 # --------------------------------------------------------------------------------------------------
@@ -257,13 +243,13 @@ FUNCTION_CHECKS = {
     "eigvalsh": Check(
         one(eigvalsh),
         functools.partial(values_value, True),
-        values_gradient,
+        euler,
         company=True,
     ),
     "svdvals": Check(
         lambda batch, A: (svdvals(A.flip(-1)),),
         functools.partial(values_value, False),
-        values_gradient,
+        euler,
     ),
     "orthogonalize": Check(
         lambda batch, A: (orthogonalize(A.flip(-1)),),

@@ -297,31 +297,24 @@ def schulz_value(iterations: int, batch: MatrixBatch, outputs: Outputs) -> Figur
     return {"|Q - Q by numbers|": ratio(residual, growth * unit(batch, size(expected), degree=0.5))}
 
 
-def schulz_by_torch(P: Tensor, iterations: int) -> Tensor:
-    """The iteration written out, which torch differentiates."""
-    trace = P.diagonal(dim1=-2, dim2=-1).sum(-1)[:, None, None]
-    trace = torch.where(trace == 0, 1, trace)
-    eye = torch.eye(P.shape[-1], dtype=torch.float64)
-    Y, Z = P / trace, eye.expand_as(P)
-    for _ in range(iterations):
-        T = 1.5 * eye - 0.5 * Z @ Y
-        Y, Z = Y @ T, T @ Z
-    return Y * trace.sqrt()
+def numbers(x: Tensor) -> Tensor:
+    return x.unsqueeze(-1)  # for ratio, which takes norms
 
 
-def schulz_gradient(
-    iterations: int, batch: MatrixBatch, outputs: Outputs, upstream: Upstream, Y: Tensor
+def euler(
+    batch: MatrixBatch,
+    outputs: Outputs,
+    upstream: Upstream,
+    Y: Tensor,
+    degree: float = 1,
+    growth: float = 1,
 ) -> Figures:
-    """Against torch's derivative of the iteration written out, in float64 and without the scale."""
-    R = batch.R.clone().requires_grad_()
-    (expected,) = torch.autograd.grad(schulz_by_torch(R, iterations), R, upstream[0].double())
-    # A scale of its own: the root of a zero matrix is linear.
-    zero = (batch.R == 0).flatten(1).all(1)
-    got = torch.where(zero[:, None, None], Y.double(), back(batch, Y, -0.5))
-    growth = 1.5 ** (2 * iterations)
-    return {
-        "|Y - Y by torch|": ratio(got - expected, growth * unit(batch, size(expected), degree=0))
-    }
+    """What is homogeneous has ``<Y, A> = degree <g, F>``."""
+    g, F, Y = upstream[0].double(), back(batch, outputs[0], degree), back(batch, Y, degree - 1)
+    gap = (Y * batch.R).flatten(1).sum(1) - degree * (g * F).flatten(1).sum(1)
+    sizes = size(batch.R) * size(Y) + size(g) * size(F)
+    scale = growth * torch.maximum(*(unit(batch, sizes, degree=k) for k in (degree, degree - 1)))
+    return {"<Y, A> - degree <g, F>": ratio(numbers(gap), scale)}
 
 
 def svd_value(batch: MatrixBatch, outputs: Outputs) -> Figures:
@@ -435,7 +428,7 @@ MATRIX_CHECKS = {
         f"newton_schulz {k}": Check(
             lambda batch, A, k=k: (newton_schulz(A, k).root,),
             functools.partial(schulz_value, k),
-            functools.partial(schulz_gradient, k),
+            functools.partial(euler, degree=0.5, growth=1.5 ** (2 * k)),
             applies=positive,
         )
         for k in (5, 12)

@@ -186,7 +186,9 @@ def exact_gradient(
 # What must work
 
 
-def squares(degree: float, compute: torch.dtype, batch: FeatureBatch, raw: bool = False) -> Tensor:
+def squares(
+    batch: FeatureBatch, compute: torch.dtype, degree: float = 1, raw: bool = False
+) -> Tensor:
     """A covariance is formed: the squares of the features must not overflow; nor the result.
 
     Where second moments are formed, the features themselves and not their differences count (``raw``).
@@ -207,21 +209,21 @@ def squares(degree: float, compute: torch.dtype, batch: FeatureBatch, raw: bool 
     return torch.maximum(status, limit(degree * top, batch))
 
 
-def minimax_status(compute: torch.dtype, batch: FeatureBatch) -> Tensor:
+def minimax_status(batch: FeatureBatch, compute: torch.dtype) -> Tensor:
     """Where rounding may leave eigenvalues below zero, the polynomials may grow without bound."""
     lowest = batch.s[:, -1].square() if batch.d <= batch.R.shape[-1] else torch.zeros(len(batch))
     level = 8 * batch.n * torch.finfo(compute).eps * batch.s.square().sum(-1)
     blind = compute == torch.float32
     status = torch.where((lowest <= level) & blind, MAY, MUST)
-    return torch.maximum(status, squares(1, compute, batch))
+    return torch.maximum(status, squares(batch, compute))
 
 
-def log_status(ridge: float, compute: torch.dtype, batch: FeatureBatch) -> Tensor:
+def log_status(batch: FeatureBatch, compute: torch.dtype, ridge: float) -> Tensor:
     """The ridge must not be lost in the largest eigenvalue."""
     top = torch.exp2((2 * (batch.s[:, 0].clamp_min(1e-300).log2() + batch.exponent)).clamp_max(900))
     level = 2 * math.sqrt(batch.d) * torch.finfo(compute).eps * (top + ridge)
     status = torch.where(level * 10 > ridge, MAY, MUST)
-    return torch.maximum(status, squares(0, compute, batch))
+    return torch.maximum(status, squares(batch, compute, degree=0))
 
 
 def gradient_in_range(compute: torch.dtype, batch: FeatureBatch) -> Tensor:
@@ -232,7 +234,7 @@ def gradient_in_range(compute: torch.dtype, batch: FeatureBatch) -> Tensor:
     return fits(compute, batch) & (low > -widest)
 
 
-def ends_of_range(compute: torch.dtype, batch: FeatureBatch) -> Tensor:
+def ends_of_range(batch: FeatureBatch, compute: torch.dtype) -> Tensor:
     """The difference of two features may overflow in the computation."""
     largest = int(math.log2(torch.finfo(compute).max))
     return torch.where(batch.exponent >= largest - 2, MAY, MUST)
@@ -281,22 +283,28 @@ def spectral(name: str, compute: torch.dtype) -> Check:
         functools.partial(pool, name, compute),
         value.get(name, functools.partial(root_value, name, compute)),
         functools.partial(exact_gradient, compute) if name == "exact" else None,
-        functools.partial(ends_of_range, compute),
+        functools.partial(ends_of_range, compute=compute),
         applies=functools.partial(fits, compute),
         company=name in ("exact", "svd-taylor"),
     )
 
 
+# What must work, of the methods that do not take the range of the default: squares and a result of degree 1.
+STATUSES = {
+    "covariance": (squares, {"degree": 2}),
+    "isice": (squares, {"degree": 0}),
+    "brownian": (squares, {"raw": True}),
+    "log": (log_status, {"ridge": METHODS["log"]().ridge}),
+    "log-cholesky": (log_status, {"ridge": METHODS["log-cholesky"]().ridge}),
+    "minimax": (minimax_status, {}),
+    "polar": (ends_of_range, {}),  # no covariance is formed
+}
+
+
 def through_covariance(name: str, compute: torch.dtype) -> Check:
     # Other methods are compared with their definitions by tests/nn; here their results need only be finite.
-    degree = {"covariance": 2, "log": 0, "isice": 0}.get(name, 1)
-    status = (
-        functools.partial(log_status, METHODS[name]().ridge, compute)
-        if name in ("log", "log-cholesky")
-        else (functools.partial(squares, degree, compute))
-    )
-    status = functools.partial(squares, 1, compute, raw=True) if name == "brownian" else status
-    status = functools.partial(minimax_status, compute) if name == "minimax" else status
+    judge, options = STATUSES.get(name, (squares, {}))
+    status = functools.partial(judge, compute=compute, **options)
     applies = gradient_in_range if name == "isice" else fits
     return Check(
         functools.partial(pool, name, compute),
@@ -330,7 +338,7 @@ FEATURE_CHECKS = {
     },
     "svd-topn 2": Check(
         functools.partial(pool, SVDTopN(2), torch.float64),
-        value_status=functools.partial(ends_of_range, torch.float64),
+        value_status=functools.partial(ends_of_range, compute=torch.float64),
     ),
     "svd of features": Check(
         lambda batch, X: tuple(svd(X)), svd_value, gradient_status=svd_status, company=True
