@@ -21,118 +21,74 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from rootpool.linalg import (
-    Minimax,
-    bures_wasserstein,
-    canonical_correlations,
-    eigh,
-    eigvalsh,
-    expm,
-    frechet_distance,
-    inv_sqrtm,
-    inverse_root,
-    leading_projector,
-    logm,
-    newton_schulz,
-    orthogonalize,
-    polar,
-    powm,
-    principal_subspace,
-    rotation,
-    sqrtm,
-    svd,
-    svdvals,
+from rootpool.linalg import Minimax, newton_schulz, powm
+from rootpool.nn import GroupWhitening
+from transformations import (
+    FUNCTIONS,
+    ONCE,
+    REAL,
+    Row,
+    difference,
+    features,
+    matrix,
+    pooling,
 )
-from rootpool.nn import GroupWhitening, covariance_pool
+from transformations import _gradient as backward
+from transformations import _inner as inner
 
 Function = Callable[[Tensor], Tensor]
+ROWS = {
+    **FUNCTIONS,
+    "powm(A, -1.7)": matrix(lambda A: powm(A, -1.7)),
+    "inverse root by Minimax()": matrix(lambda A: newton_schulz(A, Minimax()).inverse_root),
+    "covariance_pool('power')": pooling("power"),
+    "covariance_pool('newton-fused')": pooling("newton-fused", gradgrad=ONCE),
+    "covariance_pool('seb')": pooling("seb", gradgrad=ONCE),
+    "whitening": Row(GroupWhitening(3, 3, 0.1), features, False, {"complex": REAL}),
+}
+# These have derivatives where eigenvalues, or singular values, differ.
+SIMPLE = (
+    *("eig", "svd", "leading_", "principal_", "null_", "low_rank", "rotation", "canonical_"),
+    *("sqrtm(keep", "sqrtm(rule", "singular_value_", "align", "clip_"),
+)
 
 
 def eye(A: Tensor) -> Tensor:
     return torch.eye(A.shape[-1], dtype=A.dtype)
 
 
-def general(A: Tensor, rows: int = 0) -> Tensor:
-    """A general matrix ``(rows, n)`` that changes with A, always in the same way."""
-    C, shift = _constants(rows or A.shape[-1], A.shape[-1])
-    return C.to(A.dtype) @ A + 0.3 * shift.to(A.dtype)
-
-
 @functools.cache
-def _constants(rows: int, n: int) -> tuple[Tensor, Tensor]:
+def _constants(shape: tuple[int, ...], n: int) -> tuple[Tensor, Tensor, Tensor]:
     generator = torch.Generator().manual_seed(n)
-    C, shift = (torch.randn(rows, n, generator=generator, dtype=torch.float64) for _ in range(2))
-    return C, shift
+    sizes = ((*shape[:-1], n), (n, shape[-1]), shape)
+    left, right, shift = (
+        torch.randn(*size, generator=generator, dtype=torch.float64) for size in sizes
+    )
+    return left, right, shift
 
 
-for _rows in range(3, 12):  # before anything else: torch.vmap allows no random numbers
+SHAPES = {name: tuple(row.sample().shape) for name, row in ROWS.items()}
+for _shape in SHAPES.values():  # before anything else: torch.vmap allows no random numbers
     for _n in (3, 4, 5):
-        _constants(_rows, _n)
+        _constants(_shape, _n)
 
 
-def gram(M: Tensor) -> Tensor:
-    return M @ M.mH
+def applied(name: str, A: Tensor) -> Tensor:
+    """A function of the table, from a definite matrix ``(n, n)`` to a semi-definite one."""
+    row, shape = ROWS[name], SHAPES[name]
+    if row.symmetric:
+        F = row.call(A if len(shape) == 2 else torch.stack([A, A * A.mT + eye(A)]))
+    else:
+        left, right, shift = (C.to(A.dtype) for C in _constants(shape, A.shape[-1]))
+        F = row.call(left @ A @ right + 0.3 * shift)
+    if F.shape == A.shape:
+        return (F + eye(F)) @ (F + eye(F)).mH
+    return A * (1 + weighted(F).square())
 
 
-def pooled(method: str) -> Function:
-    return lambda A: covariance_pool(
-        general(A, A.shape[-1] + 3).mT.unsqueeze(0), method, output="matrix"
-    )[0]
-
-
-def whitened(A: Tensor) -> Tensor:
-    n = A.shape[-1]
-    X = GroupWhitening(n, n, 0.1)(general(A, n + 3).mT.unsqueeze(0))[0]
-    return gram(X * torch.linspace(0.5, 2.0, n, dtype=A.dtype).unsqueeze(-1))
-
-
-# From Hermitian positive definite matrices (n, n) to semi-definite ones. Functions of the matrix are smooth
-# at ties; the others need eigenvalues or singular values that differ.
-SMOOTH: dict[str, Function] = {
-    "sqrtm": sqrtm,
-    "inv_sqrtm": inv_sqrtm,
-    "logm": lambda A: logm(A + 1.5 * eye(A)),
-    "expm": lambda A: expm(A / 4),
-    "inverse_root 3": lambda A: inverse_root(A, 3),
-    "powm 0.3": lambda A: powm(A, 0.3),
-    "powm -1.7": lambda A: powm(A, -1.7),
-    "newton_schulz": lambda A: newton_schulz(A, 9).root,
-    "minimax": lambda A: newton_schulz(A, Minimax()).inverse_root,
-    "orthogonalize": lambda A: gram(orthogonalize(general(A)) + eye(A)),
-    "orthogonalize, wide": lambda A: gram(A @ orthogonalize(general(A, A.shape[-1] + 2)).mH),
-    "polar": lambda A: polar(general(A)).H,
-    "bures_wasserstein": lambda A: A * (1 + bures_wasserstein(A, A * A.mT + eye(A))),
-    "frechet_distance": lambda A: A * (1 + frechet_distance(general(A, 7), general(A.mT, 5))),
-    "pool exact": pooled("exact"),
-    "pool log": lambda A: gram(pooled("log")(A)),  # a logarithm is not definite
-    "pool power": pooled("power"),
-    "pool isqrt-cov": pooled("isqrt-cov"),
-    "pool minimax": pooled("minimax"),
-    "whitening": whitened,
-}
-SIMPLE: dict[str, Function] = {
-    "eigvalsh": lambda A: A * eigvalsh(A).cos().sum().square(),
-    "svdvals": lambda A: A * svdvals(general(A, A.shape[-1] + 1)).sin().sum().square(),
-    "eigh": lambda A: gram(eigh(A).eigenvectors[..., 1:] * eigh(A).eigenvalues[..., 1:]),
-    "svd": lambda A: gram(svd(general(A)).U[..., :-1]),
-    "leading_projector": lambda A: leading_projector(A, 1),
-    "principal_subspace": lambda A: gram(principal_subspace(general(A, 8), 2)),
-    "correlations": lambda A: (
-        A * canonical_correlations(general(A, 9), general(A.mT, 9), 0.1).sin().sum().square()
-    ),
-    "correlations, few": lambda A: (
-        A * canonical_correlations(general(A, 3), general(A.mT, 3), 0.1).sin().sum().square()
-    ),
-}
-ONCE: dict[str, Function] = {  # has no second derivative
-    "powm tensor": lambda A: powm(A, torch.tensor(0.6, dtype=torch.float64)),
-    "sqrtm floor": lambda A: sqrtm(A, eigenvalue_floor=0.7),
-    "pool newton-fused": pooled("newton-fused"),
-    "pool seb": pooled("seb"),
-}
-REAL = {name for name in SMOOTH if name.startswith(("pool", "whitening"))} | {"pool seb"}
-REAL |= {"pool newton-fused", "rotation"}
-SIMPLE["rotation"] = lambda A: gram(rotation(general(A)) + 2 * eye(A))
+def weighted(F: Tensor) -> Tensor:
+    F = torch.view_as_real(F) if F.is_complex() else F
+    return (torch.linspace(-1, 1, F.numel(), dtype=F.dtype).reshape(F.shape).sin() * F).sum()
 
 
 @dataclass(frozen=True)
@@ -154,17 +110,17 @@ class Case:
 def draw(generator: random.Random) -> Case:
     spectrum = generator.choice(["apart", "apart", "close", "tied", "graded"])
     second = generator.choice([None, *SECOND])
-    functions = SMOOTH | ({} if spectrum in ("tied", "close") else SIMPLE)
     dtype = torch.complex128 if generator.random() < 0.25 else torch.float64
-    names = [name for name in functions if not (dtype.is_complex and name in REAL)]
+    barred = ("complex",) * dtype.is_complex + ("gradgrad",) * (second is not None)
+    smooth = spectrum in ("tied", "close")
+    names = [name for name, row in ROWS.items() if not any(map(row.refusal, barred))]
+    names = [name for name in names if not (smooth and name.startswith(SIMPLE))]
     chain = [generator.choice(names) for _ in range(generator.choice([1, 1, 2, 3]))]
-    if second is None and not dtype.is_complex and generator.random() < 0.2:
-        chain[0] = generator.choice(list(ONCE))
     n = generator.choice([3, 4, 5])
     return Case(tuple(chain), n, spectrum, dtype, generator.choice(list(FIRST)), second)
 
 
-def matrix(case: Case, seed: int) -> Tensor:
+def drawn(case: Case, seed: int) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
     n = case.n
     lam = 0.5 + torch.rand(n, generator=generator, dtype=torch.float64).cumsum(0)
@@ -184,37 +140,23 @@ def _numbers(case: Case, generator: torch.Generator, *shape: int) -> Tensor:
 
 
 def loss_of(case: Case) -> Function:
-    functions = SMOOTH | SIMPLE | ONCE
-
     def loss(A: Tensor) -> Tensor:
         A = (A + A.mH) / 2
         for name in case.chain:
-            F = functions[name](A)
+            F = applied(name, A)
             F = (F + F.mH) / 2
             # Back to a definite matrix of moderate size, for the next one.
             trace = F.diagonal(dim1=-2, dim2=-1).sum(-1)
-            A = F / (1 + (trace.real if trace.is_complex() else trace).square()).sqrt() + 0.3 * eye(
-                F
-            )
+            trace = trace.real if trace.is_complex() else trace
+            A = F / (1 + trace.square()).sqrt() + 0.3 * eye(F)
         F = torch.view_as_real(A) if A.is_complex() else A
-        weights = torch.linspace(-1, 1, F.numel(), dtype=F.dtype).reshape(F.shape).sin()
-        return (weights * F).sum() + F.sin().square().sum()
+        return weighted(F) + F.sin().square().sum()
 
     return loss
 
 
 # --------------------------------------------------------------------------------------------------
 # Ways to the derivative along V, and to the one of that along W
-
-
-def inner(g: Tensor, V: Tensor) -> Tensor:
-    product = (g.conj() * V).sum()
-    return product.real if product.is_complex() else product
-
-
-def backward(f: Function, A: Tensor) -> Tensor:
-    A = A.detach().requires_grad_()
-    return torch.autograd.grad(f(A), A)[0]
 
 
 def forward_ad(f: Function, A: Tensor, V: Tensor) -> Tensor:
@@ -293,12 +235,6 @@ SECOND: dict[str, Callable[[Function, Tensor, Tensor, Tensor], Tensor]] = {
 STEPS = (1e-3, 3e-4, 1e-4, 3e-5, 1e-5, 3e-6)
 
 
-def difference(f: Callable[[Tensor], Tensor], A: Tensor, V: Tensor, h: float) -> Tensor:
-    """Of the sixth order."""
-    parts = [(1.5, 1), (-0.6, 2), (0.1, 3)]
-    return sum(w * (f(A + k * h * V) - f(A - k * h * V)) / (2 * k * h) for w, k in parts)
-
-
 def compare(got: Tensor, f: Callable[[Tensor], Tensor], A: Tensor, V: Tensor) -> str:
     """``right``, ``wrong: ...``, or ``unsure`` where differences of any two steps disagree."""
     doubt, finer = math.inf, difference(f, A, V, STEPS[0])
@@ -319,7 +255,7 @@ def examine(seed: int, number: int) -> tuple[Case, str]:
     """Draw a case, and say how it ended."""
     case = draw(random.Random(f"{seed} {number}"))
     generator = torch.Generator().manual_seed(number)
-    A, loss = matrix(case, number), loss_of(case)
+    A, loss = drawn(case, number), loss_of(case)
     V, W = (_numbers(case, generator, case.n, case.n) for _ in range(2))
     V, W = ((M + M.mH) / 2 * A.diagonal().real.amin() for M in (V, W))  # A stays definite
     if case.spectrum == "graded":

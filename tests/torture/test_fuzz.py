@@ -19,5 +19,5 @@ def test_a_wrong_derivative_is_found(second, monkeypatch):
     monkeypatch.setattr(fuzz, "draw", lambda _: case)
     assert fuzz.examine(0, 0)[1] == "right"
     half = lambda A: (sqrtm(A) + sqrtm(A).detach()) / 2  # noqa: E731
-    monkeypatch.setitem(fuzz.SMOOTH, "sqrtm", half)
+    monkeypatch.setitem(fuzz.ROWS, "sqrtm", fuzz.matrix(half))
     assert fuzz.examine(0, 0)[1].startswith("wrong")
