@@ -10,7 +10,7 @@ import rootpool.linalg as la
 from fake_cuda import _backward, counted
 from matrices import random
 from rootpool.linalg import _private, decompose
-from rootpool.nn import METHODS, covariance_pool, method_names, triangle
+from rootpool.nn import METHODS, SpectralRoot, covariance_pool, method_names, triangle
 from tolerances import assert_same_to_rounding
 
 pytestmark = pytest.mark.cpu
@@ -46,17 +46,21 @@ CASES += [(name, (4, 8, 8)) for name in FUNCTIONS]
 assert set(BUDGETS) - {"default", *FUNCTIONS} <= set(METHODS)
 
 
-@pinned
-@pytest.mark.parametrize(("name", "shape"), CASES)
-def test_steps_stay_on_the_device_and_within_their_budget(name, shape):
+def step_of(name):
     def step(A):
         if name not in FUNCTIONS:
             return [covariance_pool(A, name)]
         result = getattr(la, name.removeprefix("la."))(A)
         return result if isinstance(result, tuple) else [result]
 
+    return step
+
+
+@pinned
+@pytest.mark.parametrize(("name", "shape"), CASES)
+def test_steps_stay_on_the_device_and_within_their_budget(name, shape):
     dtype = torch.float64 if name in FUNCTIONS else torch.float32
-    forward, backward, gradient = counted(step, *shape, dtype=dtype)
+    forward, backward, gradient = counted(step_of(name), *shape, dtype=dtype)
     assert (gradient.device.type, gradient.dtype) == ("cuda", dtype)
     assert not forward.on_cpu + backward.on_cpu
     assert not backward.solvers
@@ -67,11 +71,16 @@ def test_steps_stay_on_the_device_and_within_their_budget(name, shape):
     assert all(count <= most for count, most in zip(found, budget, strict=True)), (found, budget)
 
 
+ROOTS = [name for name, method in METHODS.items() if issubclass(method, SpectralRoot)]
+
+
 @pinned
-@pytest.mark.parametrize("name", ["exact", "isqrt-cov", "polar"])
+@pytest.mark.parametrize("name", [*ROOTS, "isqrt-cov", "polar"])
 def test_without_checks_nobody_waits_but_the_solver(name):
+    checked = counted(step_of(name), *FEW)[:2]
+    assert sum(c.waits for c in checked) > sum(sum(c.solvers.values()) for c in checked)
     with la.skip_checks():
-        forward, backward, _ = counted(lambda X: [covariance_pool(X, name)], *FEW)
+        forward, backward, _ = counted(step_of(name), *FEW)
     assert forward.waits == sum(forward.solvers.values())
     assert backward.waits == 0
 

@@ -7,9 +7,8 @@ import pytest
 import torch
 
 import matrices
-from fake_cuda import waits_of_a_step
 from matrices import relative_error
-from rootpool.linalg import from_triangle, skip_checks, to_triangle
+from rootpool.linalg import from_triangle, to_triangle
 from rootpool.nn import (
     METHODS,
     SpectralRoot,
@@ -205,16 +204,6 @@ def test_an_accelerator_is_used_from_the_calling_thread(accelerator, threads):
         covariance_pool(X)
     covariance_pool(X).sum().backward()
     assert accelerator == [threading.current_thread()] * 3  # autograd uses the caller's, too
-
-
-@pytest.mark.parametrize("name", ROOTS)
-def test_a_training_step_can_do_without_waiting_for_values(accelerator, name):
-    def step():
-        return waits_of_a_step(lambda X: [covariance_pool(X, name)], matrices.random(2, 5, 9))
-
-    assert sum(step()) > 0
-    with skip_checks():
-        assert sum(step()) == 0
 
 
 def test_the_path_of_accelerators_gives_the_same(accelerator, monkeypatch):
