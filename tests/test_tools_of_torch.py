@@ -6,20 +6,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import matrices
 from matrices import relative_error
-from rootpool.linalg import (
-    Truncated,
-    canonical_correlations,
-    eigh,
-    powm,
-    sqrtm,
-)
-from rootpool.nn import (
-    BoxCox,
-    CovariancePool,
-    Length,
-    MatrixPower,
-    covariance_pool,
-)
+from rootpool.linalg import Truncated, canonical_correlations, eigh, powm, sqrtm
+from rootpool.nn import BoxCox, CovariancePool, Length, MatrixPower, covariance_pool
 from transformations import FUNCTIONS, _loss, inside
 
 # One of each kind of derivative; batched derivatives take the same way for all of a kind.

@@ -7,11 +7,7 @@ import matrices
 import oracles
 from matrices import relative_error, symmetric
 from named_functions import OURS, functions
-from rootpool.linalg import (
-    RULES,
-    Taylor,
-    sqrtm,
-)
+from rootpool.linalg import RULES, Taylor, sqrtm
 
 
 def raised(name, A):

@@ -121,7 +121,7 @@ LINALG_ERRORS = {
 RUNTIME_ERRORS = {
     "second derivatives of powm with a tensor as exponent": lambda: torch.autograd.gradgradcheck(
         lambda p: la.powm(SINGULAR, p), EXPONENTS.requires_grad_()
-    ),
+    )
 }
 CALLS = [
     *((call, ValueError, message) for message, call in VALUE_ERRORS.items()),
@@ -143,11 +143,7 @@ CALLS = [
     ),
     *(
         (functools.partial(la.powm, A, p), LinAlgError, r"powm overflowed .* for A\[1\]; scale")
-        for A, p in (
-            (beyond(1e200), 2),
-            (beyond(1e-310), -1),
-            (beyond(1e-40, torch.float32), -1),
-        )
+        for A, p in ((beyond(1e200), 2), (beyond(1e-310), -1), (beyond(1e-40, torch.float32), -1))
     ),
 ]
 

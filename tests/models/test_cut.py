@@ -8,11 +8,7 @@ from rootpool.models import Backbone, create_model
 from rootpool.models.cut import split_at_frozen
 from rootpool.nn import Branch
 
-NETWORKS = [
-    ("resnet18", "layer2"),
-    ("tf_efficientnet_lite0", "blocks.5.1"),
-    ("patchnet", "1"),
-]
+NETWORKS = [("resnet18", "layer2"), ("tf_efficientnet_lite0", "blocks.5.1"), ("patchnet", "1")]
 
 
 @pytest.mark.parametrize(("name", "frozen"), NETWORKS)

@@ -138,10 +138,7 @@ def test_models_of_a_hub_are_made_by_timm(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "until", "channels"),
-    [
-        ("tf_efficientnet_lite0", "blocks.5", 192),
-        ("swin_tiny_patch4_window7_224", "layers.1", 192),
-    ],
+    [("tf_efficientnet_lite0", "blocks.5", 192), ("swin_tiny_patch4_window7_224", "layers.1", 192)],
 )
 def test_a_network_that_ends_early(name, until, channels):
     whole = create_model(name, num_classes=3).backbone.eval()

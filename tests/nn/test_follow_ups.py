@@ -9,13 +9,7 @@ import matrices
 import oracles
 from matrices import relative_error
 from rootpool.linalg import Minimax, skip_checks
-from rootpool.nn import (
-    METHODS,
-    BoxCox,
-    LogCholesky,
-    MatrixLog,
-    covariance_pool,
-)
+from rootpool.nn import METHODS, BoxCox, LogCholesky, MatrixLog, covariance_pool
 
 NAMES = [name for name, method in METHODS.items() if method.source == "follow-up"]
 SHAPES = [(2, 4, 9), (2, 4, 4), (2, 5, 3)]  # more, as many, fewer positions than channels

@@ -9,13 +9,7 @@ import torch
 import matrices
 from matrices import relative_error
 from rootpool.linalg import from_triangle, to_triangle
-from rootpool.nn import (
-    METHODS,
-    SpectralRoot,
-    covariance,
-    covariance_pool,
-    fused,
-)
+from rootpool.nn import METHODS, SpectralRoot, covariance, covariance_pool, fused
 from rootpool.nn.triangle import FULL_UP_TO, GATHER_UP_TO, pack_product, unpack_times
 from tolerances import assert_same_to_rounding
 

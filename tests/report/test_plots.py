@@ -6,10 +6,7 @@ import statistics
 import numpy as np
 import pytest
 
-from rootpool.report.plots import (
-    learning_curves,
-    speed_bars,
-)
+from rootpool.report.plots import learning_curves, speed_bars
 from rootpool.report.plots.palette import STYLES, run_styles
 
 ERRORS = {

@@ -9,13 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rootpool.report.statistics import (
-    compare,
-    comparison_table,
-    describe,
-    holm,
-    paired_difference,
-)
+from rootpool.report.statistics import compare, comparison_table, describe, holm, paired_difference
 
 A = [12.4, 11.9, 13.1, 12.2, 12.8]
 B = [13.0, 13.1, 13.2, 12.9, 14.1]

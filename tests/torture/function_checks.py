@@ -187,10 +187,7 @@ def principal_value(batch: MatrixBatch, outputs: Outputs) -> Figures:
     grain = torch.full((len(batch),), batch.n * batch.eps)
     C = X.mT @ X
     scale = unit(batch, size(batch.R)) * size(batch.R)
-    return {
-        "|PP - P|": ratio(P @ P - P, grain),
-        "|PC - CP|": ratio(P @ C - C @ P, scale),
-    }
+    return {"|PP - P|": ratio(P @ P - P, grain), "|PC - CP|": ratio(P @ C - C @ P, scale)}
 
 
 # --------------------------------------------------------------------------------------------------
@@ -240,16 +237,9 @@ FUNCTION_CHECKS = {
         lambda batch: limit(exp_exponent(batch), batch),
         lambda batch: limit(exp_exponent(batch), batch).clamp_max(MAY),
     ),
-    "eigvalsh": Check(
-        one(eigvalsh),
-        functools.partial(values_value, True),
-        euler,
-        company=True,
-    ),
+    "eigvalsh": Check(one(eigvalsh), functools.partial(values_value, True), euler, company=True),
     "svdvals": Check(
-        lambda batch, A: (svdvals(A.flip(-1)),),
-        functools.partial(values_value, False),
-        euler,
+        lambda batch, A: (svdvals(A.flip(-1)),), functools.partial(values_value, False), euler
     ),
     "orthogonalize": Check(
         lambda batch, A: (orthogonalize(A.flip(-1)),),
@@ -276,11 +266,6 @@ FUNCTION_CHECKS = {
     "bures_wasserstein": Check(two_covariances, None, only_symmetry, bures_status),
     "frechet_distance": Check(two_sets, None, None, squares_fit, squares_fit, applies=several),
     "canonical_correlations": Check(
-        correlations,
-        None,
-        None,
-        correlations_status,
-        correlations_status,
-        applies=several,
+        correlations, None, None, correlations_status, correlations_status, applies=several
     ),
 }

@@ -23,16 +23,7 @@ from torch.utils.checkpoint import checkpoint
 
 from rootpool.linalg import Minimax, newton_schulz, powm
 from rootpool.nn import GroupWhitening
-from transformations import (
-    FUNCTIONS,
-    ONCE,
-    REAL,
-    Row,
-    difference,
-    features,
-    matrix,
-    pooling,
-)
+from transformations import FUNCTIONS, ONCE, REAL, Row, difference, features, matrix, pooling
 from transformations import _gradient as backward
 from transformations import _inner as inner
 

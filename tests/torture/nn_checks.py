@@ -11,13 +11,7 @@ from torch import Tensor
 
 from matrices import symmetric
 from rootpool.linalg import from_triangle, svd, triangle_weights
-from rootpool.nn import (
-    METHODS,
-    SpectralRoot,
-    SVDTopN,
-    covariance_pool,
-    make_pool,
-)
+from rootpool.nn import METHODS, SpectralRoot, SVDTopN, covariance_pool, make_pool
 
 from .checks import (
     BLUNT,

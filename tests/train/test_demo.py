@@ -41,11 +41,7 @@ def page(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("errors", "seeds", "said"),
     [
-        (
-            FAILS,
-            1,
-            ["prints, fails (70.0 %). ", "protocol, it ends at 20.0 %."],
-        ),
+        (FAILS, 1, ["prints, fails (70.0 %). ", "protocol, it ends at 20.0 %."]),
         (FAILS | {module.HYBRID: [21.0, 65.0]}, 1, ["protocol, it fails (65.0 %)."]),
     ],
 )
