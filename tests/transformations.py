@@ -69,10 +69,6 @@ def two_definite(dtype: torch.dtype = torch.float64) -> Tensor:
     return definite(dtype, 2)
 
 
-def features(dtype: torch.dtype = torch.float64) -> Tensor:
-    return random(2, 3, 4, dtype=dtype)
-
-
 def of_shape(*shape: int) -> Callable[..., Tensor]:
     return lambda dtype=torch.float64: numbers(*shape, dtype=dtype)
 
@@ -130,9 +126,12 @@ def attention(X: Tensor) -> Tensor:
     return torch.arange(X.shape[-1], device=X.device).expand(X.shape[0], -1)
 
 
-def pooling(method: str, **refuses: Refusal) -> Row:
-    call = lambda X: covariance_pool(X, method)  # noqa: E731
-    return Row(call, features, symmetric=False, refuses={"complex": REAL, **refuses})
+def of_maps(call: Callable[[Tensor], Tensor], *shape: int, **refuses: Refusal) -> Row:
+    return general(call, *(shape or (2, 3, 4)), complex=REAL, **refuses)
+
+
+def pooling(method: str, *shape: int, **refuses: Refusal) -> Row:
+    return of_maps(lambda X: covariance_pool(X, method), *shape, **refuses)
 
 
 FUNCTIONS: dict[str, Row] = {
@@ -182,33 +181,20 @@ FUNCTIONS: dict[str, Row] = {
     "canonical_correlations, N < d": general(
         of_two(lambda X, Y: la.canonical_correlations(X, Y, 0.1)), 2, 4, 5
     ),
-    "covariance": Row(covariance, features, symmetric=False, refuses={"complex": REAL}),
+    "covariance": of_maps(covariance),
     "covariance_pool('exact')": pooling("exact"),
-    "covariance_pool('exact'), N < d": Row(
-        covariance_pool, of_shape(2, 4, 3), symmetric=False, refuses={"complex": REAL}
-    ),
+    "covariance_pool('exact'), N < d": pooling("exact", 2, 4, 3),
     "covariance_pool('svd-pade')": pooling("svd-pade", gradgrad=ONCE),
     "covariance_pool('isqrt-cov')": pooling("isqrt-cov"),
     "covariance_pool('minimax')": pooling("minimax"),
     "covariance_pool('polar')": pooling("polar", gradgrad=POLAR),
-    "covariance_pool('polar'), N < d": Row(
-        lambda X: covariance_pool(X, "polar"),
-        of_shape(2, 4, 3),
-        symmetric=False,
-        refuses={"complex": REAL, "gradgrad": POLAR},
-    ),
+    "covariance_pool('polar'), N < d": pooling("polar", 2, 4, 3, gradgrad=POLAR),
     "covariance_pool('log')": pooling("log"),
-    "covariance_pool: features, weighted": Row(
-        lambda X: covariance_pool(X, weights=attention(X)),
-        features,
-        symmetric=False,
-        refuses={"complex": REAL},
+    "covariance_pool: features, weighted": of_maps(
+        lambda X: covariance_pool(X, weights=attention(X))
     ),
-    "covariance_pool: weights": Row(
-        lambda w: covariance_pool(a_map(w), weights=w.square()),
-        of_shape(2, 4),
-        symmetric=False,
-        refuses={"complex": REAL},
+    "covariance_pool: weights": of_maps(
+        lambda w: covariance_pool(a_map(w), weights=w.square()), 2, 4
     ),
 }
 

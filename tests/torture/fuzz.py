@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import itertools
 import math
 import random
 import sys
@@ -23,7 +24,7 @@ from torch.utils.checkpoint import checkpoint
 
 from rootpool.linalg import Minimax, newton_schulz, powm
 from rootpool.nn import GroupWhitening
-from transformations import FUNCTIONS, ONCE, REAL, Row, difference, features, matrix, pooling
+from transformations import FUNCTIONS, ONCE, difference, matrix, of_maps, pooling
 from transformations import _gradient as backward
 from transformations import _inner as inner
 
@@ -35,7 +36,7 @@ ROWS = {
     "covariance_pool('power')": pooling("power"),
     "covariance_pool('newton-fused')": pooling("newton-fused", gradgrad=ONCE),
     "covariance_pool('seb')": pooling("seb", gradgrad=ONCE),
-    "whitening": Row(GroupWhitening(3, 3, 0.1), features, False, {"complex": REAL}),
+    "whitening": of_maps(GroupWhitening(3, 3, 0.1)),
 }
 # These have derivatives where eigenvalues, or singular values, differ.
 SIMPLE = (
@@ -90,11 +91,12 @@ class Case:
     dtype: torch.dtype
     first: str
     second: str | None
+    around: str = ""
 
     def __str__(self) -> str:
         return (
             f"{' -> '.join(self.chain)}, n={self.n}, {self.spectrum}, {self.dtype}, {self.first}"
-            f"{f', then {self.second}' if self.second else ''}"
+            f"{f', then {self.second}' if self.second else ''}{self.around}"
         )
 
 
@@ -108,7 +110,8 @@ def draw(generator: random.Random) -> Case:
     names = [name for name in names if not (smooth and name.startswith(SIMPLE))]
     chain = [generator.choice(names) for _ in range(generator.choice([1, 1, 2, 3]))]
     n = generator.choice([3, 4, 5])
-    return Case(tuple(chain), n, spectrum, dtype, generator.choice(list(FIRST)), second)
+    first, around = (generator.choice(list(table)) for table in (FIRST, AROUND))
+    return Case(tuple(chain), n, spectrum, dtype, first, second, around)
 
 
 def drawn(case: Case, seed: int) -> Tensor:
@@ -167,6 +170,14 @@ def reentrant(f: Function, A: Tensor) -> Tensor:
     return A.grad
 
 
+# A function, as it is or by way of a batch.
+AROUND: dict[str, Callable[[Function], Function]] = {
+    "": lambda f: f,
+    " of vmap": lambda f: lambda A: torch.vmap(f)(two(A))[0],
+    " of vmap over columns": lambda f: lambda A: torch.vmap(f, in_dims=1)(two(A).movedim(0, 1))[0],
+}
+
+
 def two(A: Tensor) -> Tensor:
     return torch.stack([A, A + 0.1 * torch.eye(A.shape[-1], dtype=A.dtype)])
 
@@ -182,11 +193,6 @@ FIRST: dict[str, Callable[[Function, Tensor, Tensor], Tensor]] = {
     "reentrant checkpoint": lambda f, A, V: inner(reentrant(f, A), V),
     "vmap of grad": lambda f, A, V: inner(torch.vmap(torch.func.grad(f))(two(A))[0], V),
     "vmap of jvp": lambda f, A, V: torch.vmap(lambda A: jvp(f, A, V))(two(A))[0],
-    "jvp of vmap": lambda f, A, V: jvp(lambda A: torch.vmap(f)(two(A))[0], A, V),
-    "grad of vmap": lambda f, A, V: inner(
-        torch.func.grad(lambda A: torch.vmap(f, in_dims=1)(two(A).movedim(0, 1))[0])(A), V
-    ),
-    "backward of vmap": lambda f, A, V: inner(backward(lambda A: torch.vmap(f)(two(A))[0], A), V),
 }
 
 
@@ -201,9 +207,6 @@ SECOND: dict[str, Callable[[Function, Tensor, Tensor, Tensor], Tensor]] = {
     "double backward of a checkpoint": lambda f, A, V, W: double_backward(
         lambda A: checkpoint(f, A, use_reentrant=False), A, V, W
     ),
-    "double backward of vmap": lambda f, A, V, W: double_backward(
-        lambda A: torch.vmap(f)(two(A))[0], A, V, W
-    ),
     "forward over reverse": lambda f, A, V, W: inner(jvp(torch.func.grad(f), A, W), V),
     "reverse over forward": lambda f, A, V, W: inner(torch.func.grad(lambda A: jvp(f, A, V))(A), W),
     "backward over forward_ad": lambda f, A, V, W: inner(backward(lambda A: jvp(f, A, V), A), W),
@@ -213,12 +216,6 @@ SECOND: dict[str, Callable[[Function, Tensor, Tensor, Tensor], Tensor]] = {
     ),
     "vmap of forward over reverse": lambda f, A, V, W: inner(
         torch.vmap(lambda W: jvp(torch.func.grad(f), A, W))(torch.stack([W, V]))[0], V
-    ),
-    "forward over reverse of vmap": lambda f, A, V, W: inner(
-        jvp(torch.func.grad(lambda A: torch.vmap(f)(two(A))[0]), A, W), V
-    ),
-    "forward over forward of vmap": lambda f, A, V, W: jvp(
-        lambda A: jvp(lambda A: torch.vmap(f)(two(A))[0], A, V), A, W
     ),
 }
 
@@ -251,25 +248,25 @@ def examine(seed: int, number: int) -> tuple[Case, str]:
     V, W = ((M + M.mH) / 2 * A.diagonal().real.amin() for M in (V, W))  # A stays definite
     if case.spectrum == "graded":
         V, W = V / V.norm() / 100, W / W.norm() / 100
-    ways = [(FIRST[case.first], FIRST["backward"], (loss, A, V), loss, V)]
+    around = AROUND[case.around](loss)
+    ways = [(FIRST[case.first], FIRST["backward"], (A, V), loss, V)]
     if case.second is not None:
         slope = lambda A: inner(backward(loss, A), V)  # noqa: E731
-        ways.append((SECOND[case.second], double_backward, (loss, A, V, W), slope, W))
+        ways.append((SECOND[case.second], double_backward, (A, V, W), slope, W))
     try:
         for way, plain, arguments, f, direction in ways:
-            ending = compare(way(*arguments), f, A, direction)
+            ending = compare(way(around, *arguments), f, A, direction)
             if ending != "right":
                 # Where values cannot be read, NaN stands for an error, and nothing is warned of.
                 with warnings.catch_warnings():
                     warnings.filterwarnings("error", module="rootpool", category=UserWarning)
-                    plain(*arguments)
+                    plain(loss, *arguments)
                 break
     except Exception as error:
         text = str(error).splitlines()[0][:160]
         known = ("has no second derivative", "second derivative of", "no derivative", "the loss ")
-        return case, "refused" if any(
-            k in text for k in known
-        ) else f"{type(error).__name__}: {text}"
+        refused = any(words in text for words in known)
+        return case, "refused" if refused else f"{type(error).__name__}: {text}"
     return case, ending
 
 
@@ -282,18 +279,16 @@ def main() -> int:
     warnings.simplefilter("ignore")  # torch's own, of deprecations
     torch.set_num_threads(1)
     endings: Counter[str] = Counter()
-    numbers = [options.case] if options.case is not None else None
-    start, number = time.monotonic(), 0
-    while numbers or (numbers is None and time.monotonic() - start < 60 * options.minutes):
-        k = numbers.pop() if numbers else number
+    end = time.monotonic() + 60 * options.minutes
+    for k in itertools.count() if options.case is None else [options.case]:
+        if options.case is None and time.monotonic() > end:
+            break
         case, ending = examine(options.seed, k)
         endings[ending.split(":")[0]] += 1
         if ending not in ("right", "refused"):
             print(f"seed {options.seed}, case {k}: {case}\n    {ending}", flush=True)
-        number += 1
-    print(
-        f"seed {options.seed}: {number} cases, " + ", ".join(f"{n} {e}" for e, n in endings.items())
-    )
+    ended = ", ".join(f"{n} {e}" for e, n in endings.items())
+    print(f"seed {options.seed}: {endings.total()} cases, {ended}")
     return 1 if set(endings) - {"right", "unsure", "refused"} else 0
 
 
