@@ -386,22 +386,18 @@ MATRIX_CHECKS = {
             ("powm -0.7", functools.partial(powm, exponent=-0.7), lambda lam: lam**-0.7),
         )
     },
-    "sqrtm half": Check(
-        half,
-        None,
-        only_symmetry,
-        semidefinite,
-        lambda batch: torch.maximum(semidefinite(batch), tiny_gaps(batch)),
-    ),
     **{
-        f"sqrtm {rule}": Check(
-            one(sqrtm, rule=rule),
+        name: Check(
+            call,
             None,
             only_symmetry,
             semidefinite,
             lambda batch: torch.maximum(semidefinite(batch), tiny_gaps(batch)),
         )
-        for rule in RULES
+        for name, call in {
+            "sqrtm half": half,
+            **{f"sqrtm {rule}": one(sqrtm, rule=rule) for rule in RULES},
+        }.items()
     },
     **{
         f"eigh {rule}": Check(

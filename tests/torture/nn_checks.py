@@ -321,13 +321,8 @@ SPECTRAL = [name for name in PLAIN if issubclass(METHODS[name], SpectralRoot)]
 
 FEATURE_CHECKS = {
     **{
-        name + suffix: spectral(name, compute)
-        for name in SPECTRAL
-        for suffix, compute in COMPUTE.items()
-    },
-    **{
-        name + suffix: through_covariance(name, compute)
-        for name in (*(n for n in PLAIN if n not in SPECTRAL), "gap")
+        name + suffix: (spectral if name in SPECTRAL else through_covariance)(name, compute)
+        for name in (*PLAIN, "gap")
         for suffix, compute in COMPUTE.items()
     },
     "svd-topn 2": Check(
