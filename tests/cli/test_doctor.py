@@ -7,7 +7,7 @@ import sys
 import pytest
 import torch
 
-from rootpool.cli import doctor, main
+from rootpool.cli import bench, doctor, main
 
 EXTRAS = [
     *("PIL", "lightning", "matplotlib", "rich", "safetensors", "scipy"),
@@ -61,3 +61,23 @@ def test_a_wrong_result_fails_its_check(name, wrong, failing, monkeypatch, capsy
     assert "meta: meta (no float64, so not checked below)" in out
     assert f"  FAIL  {failing}" in out
     assert out.splitlines()[-1].startswith("1 of 1 checks FAILED: please report it")
+
+
+def test_the_bench_is_a_table_of_small_errors(monkeypatch, capsys):
+    monkeypatch.setattr(bench, "SHAPES", ((12, 7), (6, 9)))
+    monkeypatch.setattr(bench, "SECONDS", 0)
+    wrong = {"half": lambda X: bench._pool("exact")(X) / 2, "broken": lambda X: X.bmm(X)}
+    monkeypatch.setattr(bench, "CONTESTANTS", bench.CONTESTANTS | wrong)
+    assert main(["doctor", "--bench"]) == 0
+    about, blank, head, rule, *rows = capsys.readouterr().out.splitlines()
+    assert torch.__version__ in about
+    assert len({line.count("|") for line in (head, rule, *rows)}) == 1
+    cells = [[cell.strip() for cell in row.split("|")[1:-1]] for row in rows]
+    assert len(cells) == 2 * len(bench.CONTESTANTS)
+    for _, name, ms, *errors in cells:
+        if name == "broken":
+            assert ms.startswith("RuntimeError")
+        elif name == "half":
+            assert errors == ["5e-01", "5e-01"]
+        else:  # five iterations of Newton-Schulz are an approximation
+            assert max(map(float, errors)) < (1 if "isqrt" in name else 1e-3)

@@ -53,6 +53,14 @@ def _positive(text: str) -> int:
     return int(text)
 
 
+def _doctor_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--bench",
+        action="store_true",
+        help="instead measure speed and accuracy of pooling on this device, as a table (a minute)",
+    )
+
+
 def _train_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(
@@ -176,8 +184,8 @@ COMMANDS = {
     ),
     "doctor": Command(
         "print versions and devices and check the numerics: for bug reports",
-        "rootpool doctor",
-        None,
+        "rootpool doctor\nrootpool doctor --bench",
+        _doctor_arguments,
         "rootpool.cli.doctor:doctor",
         group="explore",
     ),

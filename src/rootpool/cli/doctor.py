@@ -37,8 +37,16 @@ ALGEBRA = re.compile(
 )
 
 
-def doctor() -> int:
-    """Print versions, threads, devices and the outcome of every check; 1 when one fails."""
+def doctor(bench: bool = False) -> int:
+    """Print versions, threads, devices and the outcome of every check; 1 when one fails.
+
+    Or the table of :mod:`rootpool.cli.bench` for the last device.
+    """
+    if bench:
+        from .bench import bench as table
+
+        print(*table(devices()[-1]), sep="\n")
+        return 0
     print(*_describe(environment()), "", "numerics: error <= tolerance", sep="\n")
     started, failed, checks = time.perf_counter(), 0, 0
     for device in filter(_has_float64, devices()):

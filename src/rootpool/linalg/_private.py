@@ -8,16 +8,19 @@ from __future__ import annotations
 import concurrent.futures.thread
 import contextlib
 import ctypes
+import inspect
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
 __all__ = [
+    "NOT_IN_CUDA_GRAPHS",
     "constant_for_compilers",
+    "cuda_solves_in_turn",
     "interpreter_exits",
     "is_transformed",
     "is_wrapped",
@@ -32,6 +35,24 @@ __all__ = [
 F = TypeVar("F", bound=Callable[..., object])
 
 _PROXY = torch._C._TorchDispatchModeKey.PROXY
+
+# For operators that make the host wait, or that cache what they make at their first call: the compiler leaves
+# those with this tag out of CUDA graphs.
+NOT_IN_CUDA_GRAPHS: dict[str, Any] = (
+    {"tags": [torch.Tag.cudagraph_unsafe]}
+    if "tags" in inspect.signature(torch.library.custom_op).parameters
+    else {}
+)
+
+
+def cuda_solves_in_turn(device: torch.device, n: int) -> bool:
+    """Whether torch decomposes a batch of n x n matrices on a GPU one after the other.
+
+    The call of cuSOLVER for a batch of any size came with torch 2.12.
+    """
+    version = tuple(int(part) for part in torch.__version__.split(".")[:2])
+    old = version < (2, 12)
+    return device.type == "cuda" and torch.version.hip is None and old and n > 32
 
 
 def is_wrapped(A: Tensor) -> bool:

@@ -35,14 +35,17 @@ def decomposed(
         return None, False
     *lead, m, n = A.shape
     # Before any look at values, after which torch's threads would be in the way of our workers.
-    if count_pieces(math.prod(lead), max(m, n), A.device) > 0 or not is_finite(A.detach()):
+    if count_pieces(math.prod(lead), max(m, n), A.device) > 0:
+        return None, False
+    on_cpu = A.device.type == "cpu"  # elsewhere one look for all, as each makes the host wait
+    if on_cpu and not is_finite(A.detach()):
         return None, False
     try:
         factors = run(A)
     except LinAlgError:
         return None, False
     known = tuple(factor.detach() for factor in factors)
-    if not is_finite(*known):
+    if not (is_finite(*known) if on_cpu else is_finite(A.detach(), *known)):
         return None, False
     if not is_simple(known):
         return known, False

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.linalg import LinAlgError
 
+from ._private import NOT_IN_CUDA_GRAPHS
 from .checks import checks_enabled, first_index, is_concrete, is_finite, name_item, raise_not_finite
 from .parallel import count_pieces, even_cuts, run_pieces, with_batch
 from .solvers import EIGH, JACOBI, SVD, Factors, Solver, is_tiny
@@ -44,7 +45,8 @@ def _solve_directly(solver: Solver, A: Tensor, checked: bool) -> Factors | None:
         factors = solver.run(A)
     except LinAlgError:
         return None
-    return factors if not checked or is_finite(*factors) else None
+    seen = factors if A.device.type == "cpu" else (solver.reads(A), *factors)  # by one look
+    return factors if not checked or is_finite(*seen) else None
 
 
 def _solve_by_ladder(solver: Solver, A: Tensor, name: str, caller: str) -> Factors:
@@ -68,7 +70,7 @@ def _solve(solver: Solver, A: Tensor, caller: str) -> Factors:
     pieces = count_pieces(batch, max(m, n), A.device)
     if solver.least_piece > 1:
         pieces = min(pieces, batch // solver.least_piece) if batch >= 2 * solver.least_piece else 0
-    if pieces == 0 and (not checked or is_finite(A)):
+    if pieces == 0 and (not checked or A.device.type != "cpu" or is_finite(A)):
         factors = _solve_directly(solver, A, checked)
         if factors is not None:
             return factors
@@ -126,9 +128,7 @@ def _check_symmetric(A: Tensor, caller: str, eps: float) -> None:
         # Infinity is not less than infinity, nor is NaN.
         if (A - transposed).amax().item() < 10 * A.shape[-1] * eps * max(-least, largest):
             return
-    skew, size = (torch.linalg.vector_norm(M, torch.inf, (-2, -1)) for M in (A - transposed, A))
-    # Sums that were rounded in another order differ by this much; more is another matrix.
-    excess = torch.sub(skew, size, alpha=10 * A.shape[-1] * eps)
+    skew, excess = _asymmetry(A, transposed, eps)
     if not excess.amax().item() <= 0:  # NaN is not, either
         broken = ~A.isfinite().flatten(-2).all(-1)
         if broken.any():
@@ -145,6 +145,13 @@ def _check_symmetric(A: Tensor, caller: str, eps: float) -> None:
         )
 
 
+def _asymmetry(A: Tensor, transposed: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    """The difference to the transpose, and by how much it is beyond that of symmetric matrices."""
+    skew, size = (torch.linalg.vector_norm(M, torch.inf, (-2, -1)) for M in (A - transposed, A))
+    # Sums that were rounded in another order differ by this much; more is another matrix.
+    return skew, torch.sub(skew, size, alpha=10 * A.shape[-1] * eps)
+
+
 def all_above_roundoff(values: Tensor) -> bool:
     """Whether all values are above the round-off of the largest of all: nothing else to look for."""
     if values.numel() == 0:
@@ -158,15 +165,38 @@ def all_above_roundoff(values: Tensor) -> bool:
     return bool(least - 2 * math.sqrt(n) * info.eps * largest > n * info.tiny)
 
 
-def _without_roundoff(lam: Tensor, domain: str, caller: str, eps: float) -> Tensor:
-    """Eigenvalues at the level of round-off as exact zeros; raise where that is outside ``domain``."""
-    if checks_enabled() and all_above_roundoff(lam):
-        return lam
+def _rounded(lam: Tensor, eps: float) -> tuple[Tensor, Tensor, float]:
+    """Eigenvalues with exact zeros at the level of round-off, and that level; how much less digits A has."""
     level, wider = roundoff(lam), eps / torch.finfo(lam.dtype).eps
     null = lam.abs() <= level
     if wider > 1:  # the matrices came in half precision
         null |= (lam < 0) & (-lam <= level * wider)
-    rounded = lam.masked_fill(null, 0)
+    return lam.masked_fill(null, 0), level, wider
+
+
+def _eigh_by_one_look(A: Tensor, domain: str, eps: float) -> Factors | None:
+    """Eigenvalues and eigenvectors on an accelerator; None if that look finds anything wrong.
+
+    Each look makes the host wait for all that the device still has to do. So everything that may be wrong is
+    gathered into one number; only if something is, the caller looks at one thing after another.
+    """
+    try:
+        lam, U = (JACOBI if is_tiny(A) else EIGH).run(A)
+    except LinAlgError:
+        return None
+    wrong = [_asymmetry(A, A.mH, eps)[1].amax() > 0]
+    if domain in ("nonnegative", "positive"):
+        lam = _rounded(lam, eps)[0]
+        wrong.append(lam.amin() < 0 if domain == "nonnegative" else lam.amin() <= 0)
+    seen = [torch.where(w, torch.nan, 0.0) for w in wrong]
+    return (lam, U) if is_finite(A, lam, U, *seen) else None
+
+
+def _without_roundoff(lam: Tensor, domain: str, caller: str, eps: float) -> Tensor:
+    """Eigenvalues at the level of round-off as exact zeros; raise where that is outside ``domain``."""
+    if checks_enabled() and all_above_roundoff(lam):
+        return lam
+    rounded, level, wider = _rounded(lam, eps)
     if not checks_enabled() or lam.numel() == 0:
         return rounded
     least = rounded.amin().item()  # one look, whatever the domain
@@ -204,12 +234,19 @@ def _eigh(
     """
     moved = A.to(solver_device) if solver_device else A
     eps = eps or torch.finfo(A.dtype).eps
-    if domain != "triangle" and checks_enabled():
-        _check_symmetric(moved, caller, eps)
-    lam, U = _solve(JACOBI if is_tiny(moved) else EIGH, moved, caller)
-    # Without checks, negative ones stay and become NaN.
-    if domain == "nonnegative" or (domain == "positive" and checks_enabled()):
-        lam = _without_roundoff(lam, domain, caller, eps)
+    looks = domain != "triangle" and checks_enabled()
+    found = None
+    if looks and moved.device.type != "cpu" and moved.numel() > 0:
+        found = _eigh_by_one_look(moved, domain, eps)
+    if found is not None:
+        lam, U = found
+    else:
+        if looks:
+            _check_symmetric(moved, caller, eps)
+        lam, U = _solve(JACOBI if is_tiny(moved) else EIGH, moved, caller)
+        # Without checks, negative ones stay and become NaN.
+        if domain == "nonnegative" or (domain == "positive" and checks_enabled()):
+            lam = _without_roundoff(lam, domain, caller, eps)
     return (lam.to(A.device), U.to(A.device)) if solver_device else (lam, U)
 
 
@@ -220,8 +257,8 @@ def _svd(A: Tensor, full_matrices: bool, solver_device: str) -> tuple[Tensor, Te
     return U.to(A.device), s.to(A.device), Vh.to(A.device)
 
 
-_eigh_op = torch.library.custom_op("rootpool::eigh", _eigh, mutates_args=())
-_svd_op = torch.library.custom_op("rootpool::svd", _svd, mutates_args=())
+_eigh_op = torch.library.custom_op("rootpool::eigh", _eigh, mutates_args=(), **NOT_IN_CUDA_GRAPHS)
+_svd_op = torch.library.custom_op("rootpool::svd", _svd, mutates_args=(), **NOT_IN_CUDA_GRAPHS)
 
 
 def without_derivative(operator: torch.library.CustomOpDef) -> None:

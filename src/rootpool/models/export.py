@@ -15,7 +15,7 @@ from .classifier import PooledClassifier
 
 __all__ = ["EXPORTABLE", "export_onnx", "export_program"]
 
-EXPORTABLE = ("isqrt-cov", "minimax", "covariance", "signed-sqrt")
+EXPORTABLE = ("isqrt-cov", "minimax", "polar", "covariance", "signed-sqrt")
 """Methods that consist of matrix products, which every program can have."""
 
 

@@ -20,6 +20,7 @@ from .normalisations import (
     PlainCovariance,
     SignedSqrt,
 )
+from .polar_root import PolarRoot
 from .pooling import AveragePool, CovariancePool, covariance_pool, make_pool, resolve_pool
 from .registry import METHODS, is_registered, method_names, register, resolve_method
 from .replacing import covariance_pools, replace_batch_norm, set_method, using_method
@@ -62,6 +63,7 @@ __all__ = [
     "NewtonFused",
     "NewtonWhitening",
     "PlainCovariance",
+    "PolarRoot",
     "SVDNewton",
     "SVDPade",
     "SVDTaylor",

@@ -59,7 +59,9 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
+from torch.linalg import LinAlgError
 
+from rootpool.linalg._private import cuda_solves_in_turn
 from rootpool.linalg.checks import checks_enabled, first_index
 from rootpool.linalg.decompose import eigh_forward, roundoff
 from rootpool.linalg.parallel import run_pieces
@@ -90,7 +92,7 @@ def own_units(s: Tensor, W: Tensor) -> Tensor:
 
 
 def _decompose(
-    X: Tensor, dtype: torch.dtype, kept: torch.dtype, floor: float
+    X: Tensor, dtype: torch.dtype, kept: torch.dtype, floor: float, solver_device: str
 ) -> tuple[Tensor, Tensor, Tensor]:
     """``W`` ``(b, d, r)``, ``K`` ``(b, r, N)`` and singular values ``(b, r)`` of some features.
 
@@ -112,7 +114,9 @@ def _decompose(
         Y -= Y.mean(-1, keepdim=True)
     root_scale = _normalise(Y)
     gram = torch.bmm(Y.mT, Y) if thin else torch.bmm(Y, Y.mT)
-    lam, V = eigh_forward(gram.div_(N), "triangle", "covariance_pool", None)
+    if not solver_device and cuda_solves_in_turn(X.device, gram.shape[-1]):
+        solver_device = "cpu"  # all cores at once
+    lam, V = eigh_forward(gram.div_(N), "triangle", "covariance_pool", solver_device)
     keep = lam > roundoff(lam)
     if floor:
         keep &= lam * root_scale**4 > floor
@@ -248,6 +252,7 @@ def root(
     kept: torch.dtype,
     output: str,
     save: bool,
+    solver_device: str = "",
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The roots of the covariances of features ``(B, C, N)``; if asked, W, K and singular values.
 
@@ -258,14 +263,23 @@ def root(
         kept: of W, K and the products with them; another one is for methods with ``low_precision_ok``.
         output: ``"triangle"`` or ``"matrix"``.
         save: whether a gradient will be asked for.
+        solver_device: where to decompose; empty for a choice by device, size and version of torch.
     """
     X = X.detach()
     out, W, K, s = allocate(X, dtype, kept, output, save)
+    # Elsewhere a look makes the host wait, and the decomposition refuses what broken features have made of
+    # the Gram matrix; of one position, that matrix is empty.
+    looks_first = _on_cpu(X) or X.shape[2] == 1
 
     def work(piece: slice) -> None:
         part = X[piece]
-        _check_finite(part, piece.start)
-        factors = _decompose(part, dtype, kept, method.gradient_floor(dtype))
+        if looks_first:
+            _check_finite(part, piece.start)
+        try:
+            factors = _decompose(part, dtype, kept, method.gradient_floor(dtype), solver_device)
+        except (ValueError, LinAlgError):
+            _check_finite(part, piece.start)  # whose error is about the features
+            raise
         _write_root(method, factors[0], factors[2], out[piece])
         if save:
             for target, factor in zip((W, K, s), factors, strict=True):

@@ -37,13 +37,14 @@ class _FusedRoot(Smooth):
     dtype: torch.dtype
     kept: torch.dtype
     output: str
+    solver_device: str
 
     @property
     def name(self) -> str:
         return "covariance_pool"
 
     def value(self, X: Tensor) -> tuple[Tensor, ...]:
-        options = (self.dtype, self.kept, self.output, True)
+        options = (self.dtype, self.kept, self.output, True, self.solver_device)
         if isinstance(self.method, SpectralRoot) and is_concrete(X):
             return root(X, self.method, *options)
         factors: tuple[Tensor, ...] = forward_op(X, encoded(self.method), *options)
@@ -191,7 +192,12 @@ class _Curve:
 
 
 def fused_root(
-    X: Tensor, method: SpectralRoot, dtype: torch.dtype, kept: torch.dtype, output: str
+    X: Tensor,
+    method: SpectralRoot,
+    dtype: torch.dtype,
+    kept: torch.dtype,
+    output: str,
+    solver_device: str = "",
 ) -> Tensor:
     """Roots of the covariances of features ``(B, C, N)``, with their derivatives to the features.
 
@@ -201,12 +207,14 @@ def fused_root(
         dtype: what to decompose in.
         kept: of the factors, and of the products with them.
         output: ``"triangle"`` or ``"matrix"``.
+        solver_device: as in :func:`rootpool.nn.fused.root`.
     """
     if not needs_grad(X):
         if is_concrete(X):
-            return root(X, method, dtype, kept, output, False)[0]
+            return root(X, method, dtype, kept, output, False, solver_device)[0]
         # What torch.jit.trace writes down: the operator.
-        traced: Tensor = forward_op(X, encoded(method), dtype, kept, output, False)[0]
+        options = (dtype, kept, output, False, solver_device)
+        traced: Tensor = forward_op(X, encoded(method), *options)[0]
         return traced
     described = encoded(method) if torch.compiler.is_compiling() else method
-    return differentiable(_FusedRoot(described, dtype, kept, output), X)
+    return differentiable(_FusedRoot(described, dtype, kept, output, solver_device), X)

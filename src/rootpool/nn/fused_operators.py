@@ -13,6 +13,7 @@ import numbers
 import torch
 from torch import Tensor
 
+from rootpool.linalg._private import NOT_IN_CUDA_GRAPHS
 from rootpool.linalg.decompose import without_derivative
 
 from .fused import allocate, root, root_gradient
@@ -58,15 +59,23 @@ def decoded(text: str) -> SpectralRoot:
     return method
 
 
-@torch.library.custom_op("rootpool::covariance_root", mutates_args=())
+@torch.library.custom_op("rootpool::covariance_root", mutates_args=(), **NOT_IN_CUDA_GRAPHS)
 def forward_op(
-    X: Tensor, method: str, dtype: torch.dtype, kept: torch.dtype, output: str, save: bool
+    X: Tensor,
+    method: str,
+    dtype: torch.dtype,
+    kept: torch.dtype,
+    output: str,
+    save: bool,
+    solver_device: str = "",
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """:func:`root` for tracers."""
-    return root(X, decoded(method), dtype, kept, output, save)
+    return root(X, decoded(method), dtype, kept, output, save, solver_device)
 
 
-@torch.library.custom_op("rootpool::covariance_root_backward", mutates_args=())
+@torch.library.custom_op(
+    "rootpool::covariance_root_backward", mutates_args=(), **NOT_IN_CUDA_GRAPHS
+)
 def backward_op(g: Tensor, W: Tensor, K: Tensor, s: Tensor, method: str) -> Tensor:
     """:func:`root_gradient` for tracers."""
     return root_gradient(g, W, K, s, decoded(method))
@@ -77,7 +86,13 @@ without_derivative(forward_op)
 
 @forward_op.register_fake
 def _(
-    X: Tensor, method: str, dtype: torch.dtype, kept: torch.dtype, output: str, save: bool
+    X: Tensor,
+    method: str,
+    dtype: torch.dtype,
+    kept: torch.dtype,
+    output: str,
+    save: bool,
+    solver_device: str = "",
 ) -> tuple[Tensor, ...]:
     return allocate(X, dtype, kept, output, save)
 

@@ -29,8 +29,9 @@ class Method(ABC):
       compare with);
     * ``use``: one line that says when to choose it.
 
-    A fourth has a default: ``centred`` is False if the method takes second moments, :math:`X X^T / N`,
-    instead of covariances; poolings then compute those.
+    Two have defaults: ``centred`` is False if the method takes second moments, :math:`X X^T / N`, instead
+    of covariances; poolings then compute those. ``low_precision_ok`` says whether a pooling may compute in
+    the dtype of the features.
 
     :func:`rootpool.nn.register` adds it to ``METHODS``.
 
@@ -45,10 +46,15 @@ class Method(ABC):
     source: ClassVar[str]
     use: ClassVar[str]
     centred: ClassVar[bool] = True
+    low_precision_ok: ClassVar[bool] = False
 
     def covariance(self, features: Tensor) -> Tensor:
         """What a pooling computes of features ``(B, C, N)`` and normalises."""
         return covariance(features, centred=self.centred)
+
+    def of_features(self, features: Tensor) -> Tensor:
+        """What a pooling computes of features ``(B, C, N)``, for methods without parameters that learn."""
+        return self(self.covariance(features))
 
     @abstractmethod
     def __call__(self, P: Tensor) -> Tensor:

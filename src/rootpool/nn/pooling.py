@@ -44,6 +44,7 @@ def covariance_pool(
     compute_dtype: torch.dtype | None = None,
     output: str = "triangle",
     weights: Tensor | None = None,
+    solver_device: str | torch.device | None = None,
 ) -> Tensor:
     r"""Normalised covariances of feature maps, with their gradient to the features.
 
@@ -69,6 +70,9 @@ def covariance_pool(
             same with off-diagonal entries times the root of 2, so that inner products equal those between the
             matrices; or ``"matrix"``.
         weights: of the positions, as in :func:`covariance`: a mask for padding, or attention.
+        solver_device: where spectral roots decompose, such as ``"cpu"``. None is the device of the features;
+            for more than 32 positions and channels on a GPU and torch before 2.12, which decomposes the
+            matrices of a batch one after the other there, the CPU.
 
     Returns:
         The representation in the dtype of the features. That of one map does not depend on what else is
@@ -81,7 +85,10 @@ def covariance_pool(
     torch.Size([2, 36])
     """
     _check_options(compute_dtype, output)
-    return _pool(features, resolve_method(method), compute_dtype, output, weights=weights)
+    chosen = resolve_method(method)
+    return _pool(
+        features, chosen, compute_dtype, output, weights=weights, solver_device=solver_device
+    )
 
 
 def _check_options(compute_dtype: torch.dtype | None, output: str) -> None:
@@ -98,6 +105,7 @@ def _pool(
     output: str,
     learned: nn.Module | None = None,
     weights: Tensor | None = None,
+    solver_device: str | torch.device | None = None,
 ) -> Tensor:
     X = flatten_positions(features, "covariance_pool")
     own, dtype, P = X.dtype, working_dtype(compute_dtype, X.device), None
@@ -113,9 +121,14 @@ def _pool(
     with no_autocast(X.device):  # half precision would undo compute_dtype
         if root is not None:
             kept = kept_dtype(compute_dtype, dtype, X.dtype) if root.low_precision_ok else dtype
-            Q = fused_root(X, root, dtype, kept, form)
+            Q = fused_root(X, root, dtype, kept, form, str(solver_device or ""))
         else:
-            Q = (learned or method)(method.covariance(widened(X, dtype)) if P is None else P)
+            if P is None and learned is None:
+                low = method.low_precision_ok
+                kept = kept_dtype(compute_dtype, dtype, X.dtype) if low else dtype
+                Q = method.of_features(widened(X, kept))
+            else:
+                Q = (learned or method)(method.covariance(widened(X, dtype)) if P is None else P)
             Q = Q if form == "matrix" else to_triangle(Q)
         if output == "isometric":
             Q = Q * triangle_weights(X.shape[1], dtype=Q.dtype, device=Q.device)
@@ -203,6 +216,7 @@ class CovariancePool(_Pool):
             None, as in the paper, leaves it alone.
         channel_dropout: a module that is applied to the reduced features, such as
             :class:`AdaptiveChannelDropout`; None for none.
+        solver_device: where spectral roots decompose, as in :func:`covariance_pool`.
 
     Shape:
         ``(B, in_channels, H, W)`` or ``(B, in_channels, N)`` to ``(B, out_features)``, or
@@ -225,9 +239,11 @@ class CovariancePool(_Pool):
         output: str = "triangle",
         scaling: Scaling | None = None,
         channel_dropout: nn.Module | None = None,
+        solver_device: str | torch.device | None = None,
     ) -> None:
         super().__init__(in_channels, reduction, scaling)
         _check_options(compute_dtype, output)
+        self.solver_device = solver_device
         self.channel_dropout = nn.Identity() if channel_dropout is None else channel_dropout
         self.compute_dtype = compute_dtype
         self.output = output
@@ -259,8 +275,8 @@ class CovariancePool(_Pool):
     def pool(self, features: Tensor, weights: Tensor | None = None) -> Tensor:
         """Pool reduced features."""
         features = self.channel_dropout(features)
-        options = (self.compute_dtype, self.output, self.learned)
-        return _pool(features, self._method, *options, weights)
+        options = (self.compute_dtype, self.output, self.learned, weights, self.solver_device)
+        return _pool(features, self._method, *options)
 
     def extra_repr(self) -> str:
         return (

@@ -19,6 +19,7 @@ from .normalisations import (
     PlainCovariance,
     SignedSqrt,
 )
+from .polar_root import PolarRoot
 from .published import FORMS
 from .spectral_roots import Exact, ScalingEigenBranch
 
@@ -36,6 +37,7 @@ _METHODS: tuple[type[Method], ...] = (
     SVDPade,
     NewtonFused,
     MinimaxRoot,
+    PolarRoot,
     *FORMS,
     ScalingEigenBranch,
     BoxCox,

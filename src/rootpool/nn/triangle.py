@@ -23,6 +23,13 @@ FULL_UP_TO = 768
 FULL_ENTRIES = 2**19
 # ... and up to this size the blocks of several images are gathered at once.
 GATHER_UP_TO = 1024
+# On accelerators, where a launch of a kernel takes as long as much arithmetic: square matrices of that many
+# entries at a time (512 MB in float64).
+ENTRIES_AT_ONCE = 2**26
+
+
+def _in_few_launches(tensor: Tensor) -> bool:
+    return tensor.device.type != "cpu"
 
 
 def row_start(i: Rows, d: int) -> Rows:
@@ -50,9 +57,16 @@ def _blocks(d: int, device: torch.device) -> tuple[list[tuple[int, int, Tensor]]
 def pack_product(W: Tensor, V: Tensor, out: Tensor) -> None:
     """``out <- triangle of W V^T``, for a symmetric product of ``(b, d, r)`` matrices.
 
-    Blocks of rows from the diagonal on: little more than half of the multiplications.
+    Blocks of rows from the diagonal on: little more than half of the multiplications. On accelerators the
+    whole square, in fewer launches.
     """
     b, d, _ = W.shape
+    if _in_few_launches(W):
+        at_once = max(1, ENTRIES_AT_ONCE // d**2)
+        for w, v, target in zip(*(t.split(at_once) for t in (W, V, out)), strict=True):
+            square = torch.bmm(w, v.mT).flatten(1).to(out.dtype)
+            torch.index_select(square, 1, _triangle_index(d, W.device), out=target)
+        return
     blocks, index, size = _blocks(d, W.device)
     if d > GATHER_UP_TO:  # one block at a time, which stays in the cache
         for w, v, row in zip(W, V, out, strict=True):
@@ -68,6 +82,13 @@ def pack_product(W: Tensor, V: Tensor, out: Tensor) -> None:
         offset += rows * columns
     # Narrow first: gathering float32 is faster than gathering float64.
     torch.index_select(buffer.to(out.dtype), 1, index, out=out)
+
+
+@functools.lru_cache(maxsize=64)
+def _triangle_index(d: int, device: torch.device) -> Tensor:
+    """Where each entry of the triangle is in the square matrix."""
+    row, column = torch.triu_indices(d, d, dtype=torch.int32, device=device).unbind()
+    return row * d + column
 
 
 @functools.lru_cache(maxsize=64)
@@ -94,13 +115,15 @@ def _windows(
 
 def unpack_times(g: Tensor, W: Tensor) -> Tensor:
     """``(G + G^T) W`` for the upper triangular ``G`` with the triangle ``g``; ``(b, d, r)``."""
-    return (_unpack_full if W.shape[1] <= FULL_UP_TO else _unpack_rows)(g, W)
+    whole = W.shape[1] <= FULL_UP_TO or _in_few_launches(W)
+    return (_unpack_full if whole else _unpack_rows)(g, W)
 
 
 def _unpack_full(g: Tensor, W: Tensor) -> Tensor:
     b, d, _ = W.shape
     T = torch.empty_like(W)
-    at_once = max(1, min(b, FULL_ENTRIES // d**2) if g.device.type == "cpu" else b)
+    entries = ENTRIES_AT_ONCE if _in_few_launches(g) else FULL_ENTRIES
+    at_once = max(1, min(b, entries // d**2))
     # The same memory for all: with new ones, two threads spend their time on page faults.
     gathered, S = g.new_empty(at_once, d * d), W.new_empty(at_once, d, d)
     for part, target, factor in zip(*(t.split(at_once) for t in (g, T, W)), strict=True):

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from rootpool.models import PooledClassifier, create_model, load_checkpoint
-from rootpool.nn import Branch, Length, resolve_pool
+from rootpool.nn import Branch, Length, covariance_pools, resolve_pool
 
 from .checkpoints import checkpoint_of
 from .config import SettingsError
@@ -30,6 +30,8 @@ def make_network(settings: ModelSettings, num_classes: int) -> PooledClassifier:
     if settings.freeze:
         network.freeze(settings.freeze)
     network.freeze_norm_statistics(settings.frozen_norms)
+    for pool in covariance_pools(network).values():
+        pool.solver_device = settings.solver_device
     if settings.channels_last:  # convolutions pass it on, whatever images come in
         network.to(memory_format=torch.channels_last)
     return network

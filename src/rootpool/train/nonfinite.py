@@ -32,10 +32,12 @@ class NonFiniteGuard(pl.Callback):
 
     Args:
         folder: for the file.
+        every_step: False checks only what is saved and validated: each look makes the host wait for a GPU.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, every_step: bool = True) -> None:
         self.folder = folder
+        self.every_step = every_step
         self._batch: Any = None  # of the step that is being computed
 
     def on_train_batch_start(self, *args: Any) -> None:
@@ -45,10 +47,12 @@ class NonFiniteGuard(pl.Callback):
         self._batch = args[2]
 
     def on_before_backward(self, trainer: Any, pl_module: Any, loss: Tensor) -> None:
-        _require_finite("the loss", loss)
+        if self.every_step:
+            _require_finite("the loss", loss)
 
     def on_after_backward(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        if getattr(trainer.precision_plugin, "scaler", None) is not None:
+        scaled = getattr(trainer.precision_plugin, "scaler", None) is not None
+        if scaled or not self.every_step:
             return
         gradients = {n: p.grad for n, p in pl_module.named_parameters() if p.grad is not None}
         # Unlike a sum of squares, the largest magnitude does not overflow.

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from datetime import timedelta
 from pathlib import Path
 
 import lightning.pytorch as pl
@@ -15,6 +16,7 @@ from lightning.pytorch.callbacks import Callback, RichProgressBar
 from lightning.pytorch.utilities import rank_zero_only
 
 from rootpool.files import remove_parts
+from rootpool.linalg import skip_checks
 from rootpool.models.files import load_weights_only
 from rootpool.nn import BranchPool, covariance_pools, resolve_pool
 from rootpool.report.records import read_yaml
@@ -102,7 +104,8 @@ class Run:
         if self.trainer.is_global_zero:
             remove_parts(self.output)
         try:
-            with quiet_lightning(), translated_errors(), reporting:
+            checks = skip_checks(not self.settings.checks)
+            with quiet_lightning(), translated_errors(), reporting, checks:
                 self.trainer.fit(
                     self.module,
                     datamodule=self.data,
@@ -174,7 +177,7 @@ def prepare(
     map_shape = _map_shape(module, data)
     if settings.data.cache is not None:
         data.use_cached_features(module.skip_frozen(), mirrored=module.mirrored, progress=progress)
-    guard = NonFiniteGuard(output)
+    guard = NonFiniteGuard(output, every_step=settings.checks)
     # Lines are kept by the logs of nohup and of a cluster; a bar is for somebody who watches.
     files = RunFiles(output, as_yaml(settings), lines=progress)
     bar = [_Bar()] if progress and sys.stdout.isatty() else []
@@ -213,6 +216,9 @@ def _callbacks(settings: Settings, output: Path) -> list[Callback]:
     ]
     if settings.save_every:
         callbacks.append(StepCheckpoint(output, name, every_n_train_steps=settings.save_every))
+    if settings.save_minutes:
+        interval = timedelta(minutes=settings.save_minutes)
+        callbacks.append(StepCheckpoint(output, name, train_time_interval=interval))
     if settings.hybrid is not None:
         callbacks.append(HybridProtocol(settings.hybrid))
     if settings.ema is not None:

@@ -74,6 +74,7 @@ class ModelSettings:
         power: of the entries of the vector, before it is scaled; 0.5 for signed square roots.
         branches: the stages that are pooled side by side, their vectors in one; None for the last map alone.
         compute_dtype: what the pooling computes in; None for float64 where the device has it.
+        solver_device: where the pooling decomposes, such as ``cpu``; None as in `covariance_pool`.
         mirrored: whether the mean of the logits of an image and of its mirror image decides, in evaluation.
         weights: a checkpoint to start from, or the folder of a run; its classifier is left out when its
             number of classes differs.
@@ -113,6 +114,7 @@ class ModelSettings:
     power: Positive = 1.0
     branches: list[BranchSettings] | None = None
     compute_dtype: Literal["float32", "float64"] | None = None
+    solver_device: str | None = None
     mirrored: bool = False
     weights: str | None = None
     freeze: str | None = None
@@ -281,6 +283,9 @@ class Settings:
         seed: of weights, order and augmentation.
         hybrid: the schedule of a hybrid training; None for a standalone one.
         save_every: steps between checkpoints within an epoch; 0 for none.
+        save_minutes: minutes between checkpoints within an epoch; 0 for none.
+        checks: whether values are checked in every step, which makes the host wait for a GPU. Without,
+            training goes on with weights that are not finite, and saves none of them.
         spectrum_every: steps between records of the spectra; 0 for none.
         patience: epochs without a lower validation error after which a training ends; 0 for never.
         ema: decay of the averaged weights, such as 0.999; None for no average.
@@ -295,6 +300,8 @@ class Settings:
     seed: Count = 0
     hybrid: HybridSchedule | None = None
     save_every: Count = 0
+    save_minutes: NonNegative = 0.0
+    checks: bool = True
     spectrum_every: Count = 0
     patience: Count = 0
     ema: Annotated[float, Numbers("between 0 and 1, such as 0.999", lambda x: 0 < x < 1)] | None = (
@@ -336,8 +343,8 @@ def as_yaml(settings: Settings) -> str:
 
 # What may change when a run is continued: where and how fast it computes, what it writes, when it ends.
 _FREE = {
-    *("data.root", "data.workers", "loggers", "model.weights", "patience", "save_every"),
-    "spectrum_every",
+    *("checks", "data.root", "data.workers", "loggers", "model.solver_device", "model.weights"),
+    *("patience", "save_every", "save_minutes", "spectrum_every"),
 }
 # What decides which numbers are learned, among the arguments of the Trainer.
 _FIXED = {

@@ -1,0 +1,244 @@
+"""What a GPU would be asked to do, counted on fake tensors; and what CUDA graphs may capture."""
+
+from functools import partial
+from unittest import mock
+
+import pytest
+import torch
+
+import rootpool.linalg as la
+from fake_cuda import _backward, counted
+from matrices import random
+from rootpool.linalg import _private, decompose
+from rootpool.nn import METHODS, covariance_pool, method_names, triangle
+from tolerances import assert_same_to_rounding
+
+pytestmark = pytest.mark.cpu
+FEW, MANY = (4, 40, 9), (4, 16, 49)  # fewer positions than channels, and more
+# Torch itself decides how many kernels an operator is. And an older one aborts here: its autograd asks the
+# driver, which is not there, for the stream of a fake tensor.
+pinned = pytest.mark.skipif(
+    not torch.__version__.startswith("2.15."), reason="counts are those of torch 2.15"
+)
+
+# Launches and waits of forward and backward that a method may take; the solver's own wait included. Any step
+# may take the first line. The counts themselves are in docs/guides/gpu.md.
+BUDGETS = {
+    "default": (170, 450, 5, 2),
+    "exact": (84, 36, 2, 1),
+    "isqrt-cov": (60, 84, 2, 1),
+    "newton-fused": (110, 124, 2, 1),
+    "svd-pade": (90, 78, 2, 1),
+    "minimax": (110, 154, 3, 1),
+    "polar": (100, 240, 1, 1),
+    "isice": (170, 274, 12, 1),  # a determinant and four decompositions
+}
+FUNCTIONS = {
+    "sqrtm": (34, 14, 3, 1),
+    "inv_sqrtm": (34, 16, 3, 1),
+    "logm": (34, 28, 3, 1),
+    "eigh": (18, 10, 3, 0),
+    "svd": (28, 30, 5, 0),
+    "orthogonalize": (30, 34, 4, 1),
+    "newton_schulz": (48, 80, 0, 0),
+}
+
+
+def check_budget(forward, backward, budget):
+    assert forward.waits <= budget[2]
+    assert backward.waits <= budget[3]
+    assert forward.launches <= budget[0]
+    assert backward.launches <= budget[1]
+
+
+@pinned
+@pytest.mark.parametrize("shape", [FEW, MANY], ids=["few", "many"])
+@pytest.mark.parametrize("name", method_names())
+def test_methods_stay_on_the_device_and_within_their_budget(name, shape):
+    forward, backward, gradient = counted(lambda X: [covariance_pool(X, name)], *shape)
+    assert gradient.device.type == "cuda"
+    assert gradient.dtype == torch.float32
+    assert not forward.on_cpu + backward.on_cpu
+    assert not backward.solvers
+    check_budget(forward, backward, BUDGETS.get(name, BUDGETS["default"]))
+
+
+@pinned
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_stay_on_the_device_and_within_their_budget(name):
+    def step(A):
+        result = getattr(la, name)(A)
+        return result if isinstance(result, tuple) else [result]
+
+    forward, backward, gradient = counted(step, 4, 8, 8, dtype=torch.float64)
+    assert gradient.device.type == "cuda"
+    assert not forward.on_cpu + backward.on_cpu
+    assert sum(forward.solvers.values()) == (name != "newton_schulz")
+    check_budget(forward, backward, FUNCTIONS[name])
+
+
+@pinned
+@pytest.mark.parametrize("name", ["exact", "isqrt-cov", "polar"])
+def test_without_checks_nobody_waits_but_the_solver(name):
+    with la.skip_checks():
+        forward, backward, _ = counted(lambda X: [covariance_pool(X, name)], *FEW)
+    assert forward.waits == sum(forward.solvers.values())
+    assert backward.waits == 0
+
+
+@pinned
+@pytest.mark.parametrize("name", ["exact", "polar", "isqrt-cov", "svd-pade", "power"])
+def test_launches_do_not_depend_on_channels(name):
+    counts = [
+        [c.launches for c in counted(lambda X: [covariance_pool(X, name)], 2, d, 9)[:2]]
+        for d in (32, 1500)
+    ]
+    assert counts[0] == counts[1]
+
+
+@pytest.mark.parametrize("name", ["exact", "polar", "isqrt-cov", "svd-pade", "power"])
+def test_the_walk_through_the_graph_is_autograd(name):
+    X = random(*FEW).requires_grad_()
+    Q = covariance_pool(X, name)
+    g = random(*Q.shape, seed=1)
+    (expected,) = torch.autograd.grad(Q, X, g, retain_graph=True)
+    assert_same_to_rounding(_backward([Q], [g])[X], expected)
+
+
+# --------------------------------------------------------------------------------------------------
+# Other ways to the same numbers
+
+
+@pytest.mark.parametrize("entries", [2**26, 2 * 70**2])
+@pytest.mark.parametrize("d", [1, 3, 70, 800, 1100])
+def test_the_triangle_in_few_launches_is_the_same(d, entries, monkeypatch):
+    monkeypatch.setattr(triangle, "ENTRIES_AT_ONCE", entries)
+    W, V = random(3, d, 2), random(1, 1, 2, seed=1)
+    g, size = random(3, d * (d + 1) // 2, seed=2), d * (d + 1) // 2
+    found = []
+    for few in (False, True):
+        monkeypatch.setattr(triangle, "_in_few_launches", lambda t, few=few: few)
+        out = W.new_empty(3, size)
+        triangle.pack_product(W * V, W, out)
+        found.append((out, triangle.unpack_times(g, W)))
+    for there, expected in zip(*found, strict=True):
+        assert_same_to_rounding(there, expected, n=d)
+
+
+def matrices():
+    A = random(3, 6, 6) @ random(3, 6, 6).mT
+    good = A + A.mT + 40 * torch.eye(6, dtype=A.dtype)
+    singular, negative, skew, broken = (good.clone() for _ in range(4))
+    singular[1] = torch.ones(6, 6, dtype=A.dtype)
+    negative[1] -= 200 * torch.eye(6, dtype=A.dtype)
+    skew[1, 0, 1] += 1
+    broken[1, 0, 0] = torch.nan
+    return {
+        "good": good,
+        "singular": singular,
+        "negative": negative,
+        "skew": skew,
+        "broken": broken,
+    }
+
+
+REFUSED = {
+    "any": {"skew", "broken"},
+    "nonnegative": {"negative", "skew", "broken"},
+    "positive": {"singular", "negative", "skew", "broken"},
+}
+
+
+@pytest.mark.parametrize("kind", matrices())
+@pytest.mark.parametrize("domain", REFUSED)
+def test_one_look_sees_what_many_looks_see(domain, kind):
+    A, eps = matrices()[kind], torch.finfo(torch.float64).eps
+    found = decompose._eigh_by_one_look(A, domain, eps)
+    assert (found is None) == (kind in REFUSED[domain])
+    if found is None:
+        with pytest.raises((ValueError, torch.linalg.LinAlgError), match=r"A\[1\]"):
+            decompose._eigh(A, domain, "sqrtm", "", eps)
+    else:
+        for ours, expected in zip(found, decompose._eigh(A, domain, "sqrtm", "", eps), strict=True):
+            assert_same_to_rounding(ours, expected, n=6)
+
+
+@pytest.mark.parametrize(
+    ("version", "device", "n", "expected"),
+    [
+        ("2.11.0+cu128", "cuda", 48, True),
+        ("2.11.0+cu128", "cuda", 32, False),
+        ("2.12.0+cu128", "cuda", 48, False),
+        ("2.11.0", "cpu", 48, False),
+    ],
+)
+def test_older_torch_decomposes_on_the_cpu(version, device, n, expected, monkeypatch):
+    monkeypatch.setattr(torch, "__version__", version)
+    monkeypatch.setattr(torch.version, "hip", None)
+    assert _private.cuda_solves_in_turn(torch.device(device), n) == expected
+
+
+@pinned
+@pytest.mark.parametrize("chosen", [None, "cpu", "cuda"])
+@pytest.mark.parametrize("in_turn", [False, True])
+def test_the_device_of_the_solver(chosen, in_turn):
+    pool = partial(covariance_pool, solver_device=chosen)
+    with mock.patch("rootpool.nn.fused.cuda_solves_in_turn", return_value=in_turn):
+        forward, backward, gradient = counted(lambda X: [pool(X)], *FEW)
+    moved = chosen == "cpu" or (chosen is None and in_turn)
+    assert ("_linalg_eigh" in forward.on_cpu) == moved
+    assert not backward.on_cpu
+    assert gradient.device.type == "cuda"
+
+
+# --------------------------------------------------------------------------------------------------
+# CUDA graphs
+
+
+def graphs(function, *inputs):
+    """The graphs of forward and backward that the compiler would hand to CUDA graphs."""
+    from torch._dynamo.backends.common import aot_autograd
+    from torch._functorch.aot_autograd import make_boxed_func
+
+    found = []
+
+    def keep(graph, _):
+        found.append(graph)
+        return make_boxed_func(graph.forward)
+
+    torch._dynamo.reset()
+    compiled = torch.compile(
+        function, backend=aot_autograd(fw_compiler=keep, bw_compiler=keep), fullgraph=True
+    )
+    compiled(*(x.requires_grad_() for x in inputs)).sum().backward()
+    return found
+
+
+PRODUCTS_ALONE = {"polar", "isqrt-cov", "minimax", "covariance", "signed-sqrt"}
+
+
+@pytest.mark.parametrize(
+    "name", ["exact", "svd-pade", "newton-fused", "power", *sorted(PRODUCTS_ALONE)]
+)
+def test_the_compiler_leaves_solvers_out_of_cuda_graphs(name):
+    utils = pytest.importorskip("torch._inductor.utils")
+    unsafe = getattr(utils, "is_cudagraph_unsafe_fx_node", None)
+    if unsafe is None:
+        pytest.skip("this torch does not say which operators CUDA graphs can capture")
+    nodes = [
+        node
+        for graph in graphs(lambda X: covariance_pool(X, name), random(2, 8, 5).float())
+        for node in graph.graph.nodes
+        if node.op == "call_function"
+    ]
+    ours = [node for node in nodes if "rootpool" in str(node.target)]
+    assert bool(ours) == (name not in PRODUCTS_ALONE)
+    assert [node for node in nodes if unsafe(node)] == ours
+
+
+@pytest.mark.parametrize("name", ["eigh", "svd", "covariance_root", "covariance_root_backward"])
+def test_operators_are_tagged(name):
+    assert torch.Tag.cudagraph_unsafe in getattr(torch.ops.rootpool, name).default.tags
+
+
+assert set(BUDGETS) - {"default"} <= set(METHODS)
