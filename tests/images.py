@@ -150,3 +150,10 @@ MAKERS = {
     "stanford-cars": make_cars,
     "image-folder": make_image_tree,
 }
+# Of each copy the first classes, and what tells the files for training and for validation apart by name.
+LISTED = {
+    "cub-200-2011": (("001.Bird_0", "002.Bird_1"), "_0000.", "_0001."),
+    "stanford-dogs": (("n02080000-Breed_0", "n02080001-Breed_1"), "_0.", "_3."),
+    "stanford-cars": (("Maker 0 Coupe 2012", "Maker 1 Coupe 2012"), "cars_train", "cars_test"),
+    "image-folder": (("class00", "class01"), "train", "val"),
+}

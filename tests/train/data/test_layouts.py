@@ -23,18 +23,9 @@ def paths(dataset):
     return [dataset.path(index) for index in range(len(dataset))]
 
 
-# The first classes, and what tells by the names of the files which are for training and which for validation.
-LAYOUTS = {
-    "cub-200-2011": (("001.Bird_0", "002.Bird_1"), "_0000.", "_0001."),
-    "stanford-dogs": (("n02080000-Breed_0", "n02080001-Breed_1"), "_0.", "_3."),
-    "stanford-cars": (("Maker 0 Coupe 2012", "Maker 1 Coupe 2012"), "cars_train", "cars_test"),
-    "image-folder": (("class00", "class01"), "train", "val"),
-}
-
-
 @pytest.mark.parametrize("name", images.MAKERS)
 def test_layout_is_recognised_and_labels_fit_the_pixels(name, tmp_path):
-    classes, for_train, for_val = LAYOUTS[name]
+    classes, for_train, for_val = images.LISTED[name]
     root = images.MAKERS[name](tmp_path / "data", classes=4, per_class=3)
     splits = open_pixels(str(root))
     assert (splits.name, len(splits.classes), splits.classes[:2]) == (name, 4, classes)
