@@ -81,6 +81,11 @@ def symmetric(A: Tensor) -> Tensor:
     return (A + A.mH) / 2
 
 
+def inner(A: Tensor, B: Tensor) -> Tensor:
+    """The real part of ``sum conj(A) * B``."""
+    return (A.conj() * B).sum().real
+
+
 def random(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 0) -> Tensor:
     return place(torch.randn(*shape, dtype=dtype, device="cpu", generator=generator(seed)))
 
