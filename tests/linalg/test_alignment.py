@@ -9,7 +9,7 @@ from torch.testing import assert_close
 
 import matrices
 import oracles
-from matrices import inner, random, with_singular_values
+from matrices import gradients, inner, random, with_singular_values
 from rootpool.linalg import align, null_vectors, rotation
 from tolerances import allowed
 
@@ -84,14 +84,12 @@ def test_gradients_by_differences(kind):
         return sum((part * part.sin() * (k + 1)).sum() for k, part in enumerate(found))
 
     inputs = [X, Y, w]
-    leaves = [A.clone().requires_grad_() for A in inputs]
-    gradients = torch.autograd.grad(loss(*leaves), leaves)
-    for k, g in enumerate(gradients):
+    for k, g in enumerate(gradients(loss, *inputs)):
         V = random(*g.shape, seed=20 + k)
         at = lambda A, k=k: loss(*inputs[:k], A, *inputs[k + 1 :])  # noqa: E731
         expected = oracles.central_difference(at, inputs[k], V)
         assert torch.isclose((g * V).sum(), expected, rtol=1e-7, atol=1e-9)
-    assert torch.autograd.gradgradcheck(loss, tuple(leaves))
+    assert torch.autograd.gradgradcheck(loss, [A.clone().requires_grad_() for A in inputs])
 
 
 # --------------------------------------------------------------------------------------------------
@@ -127,14 +125,11 @@ def test_both_ways_have_the_same_derivative():
     A = hard_matrices()[[0, 1, 2, 3, 4]]
     G = random(5, 3, 3, dtype=torch.float32)
 
-    def gradient(A, G):
-        A = A.clone().requires_grad_()
-        return torch.autograd.grad((rotation(A) * G).sum(), A)[0]
-
-    expected = gradient(A.double(), G.double())
+    (expected,) = gradients(lambda A: inner(G.double(), rotation(A)), A.double())
     for copies in (1, 1000):
-        got = gradient(A.repeat(copies, 1, 1), G.repeat(copies, 1, 1))
-        assert torch.allclose(got[-5:].double(), expected, rtol=1e-5, atol=1e-5)
+        last = lambda A, copies=copies: rotation(A.repeat(copies, 1, 1))[-5:]  # noqa: E731
+        (got,) = gradients(lambda A, last=last: inner(G, last(A)), A)
+        assert torch.allclose(got.double(), expected, rtol=1e-5, atol=1e-5)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -166,8 +161,7 @@ def test_null_vectors_to_many_digits(kind, k, dtype):
         N = null_vectors(A, k)
         return inner(W, N @ N.mH)
 
-    B = A.clone().requires_grad_()
-    (g,) = torch.autograd.grad(f(B), B)
+    (g,) = gradients(f, A)
     assert abs(f(A) - oracles.value(digits, A)) < allowed(torch.float64, n, 10)
     slope = oracles.slope(digits, [A], [V])
     for along in (inner(g, V), torch.func.jvp(f, (A,), (V,))[1]):
@@ -183,8 +177,7 @@ def test_a_single_vector_has_the_derivative_of_every_loss():
         N = null_vectors(A)
         return (N * (N * reference).sum().sign() * weight).sum()
 
-    B = A.clone().requires_grad_()
-    (g,) = torch.autograd.grad(f(B), B)
+    (g,) = gradients(f, A)
     assert torch.isclose((g * V).sum(), oracles.central_difference(f, A, V), rtol=1e-7)
     empty = random(0, 8, 9).requires_grad_()
     assert torch.autograd.grad(null_vectors(empty).sum(), empty)[0].shape == (0, 8, 9)

@@ -29,10 +29,6 @@ def pair(kind, dtype):
     return (B.clone() if kind == "equal matrices" else symmetric(M @ C @ M.mH)), B
 
 
-def inverse_root(B):
-    return oracles.power(B, -0.5)
-
-
 def along(gradients, dtype):
     """Directions, the derivative along them, and the size that its error is relative to."""
     directions = [symmetric(random(4, 4, dtype=dtype, seed=k)) for k in (6, 7)]
@@ -63,7 +59,7 @@ def test_gradient_of_a_weighted_projector(kind, dtype):
     W = symmetric(random(4, 4, dtype=dtype, seed=5))
 
     def digits(A, B):
-        root = inverse_root(B)
+        root = oracles.power(B, -0.5)
         return oracles.weighted(W, root * oracles.projector(root * A * root, 2) * root)
 
     leaves = [A.clone().requires_grad_(), B.clone().requires_grad_()]
@@ -79,7 +75,7 @@ def test_distance_and_its_derivatives(kind, dtype):
     A, B = pair(kind, dtype)
 
     def digits(A, B):
-        root = inverse_root(B)
+        root = oracles.power(B, -0.5)
         return mpmath.fsum(
             mpmath.log(x) ** 2 for x in mpmath.eigh(root * A * root, eigvals_only=True)
         )

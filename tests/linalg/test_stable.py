@@ -11,15 +11,15 @@ from torch.utils.checkpoint import checkpoint
 
 import matrices
 import oracles
-from matrices import inner, random, random_definite
+from matrices import gradients, inner, random, random_definite
 from rootpool import linalg as la
 from rootpool.linalg import stable
 
 D = torch.float64
 TIED = torch.diag(matrices.spectrum("repeated"))
 TALL = matrices.with_singular_values(5, 3, [2.0, 2.0, 1.0])
-
 SQUARE = (4, 4)
+
 # Calls as others write them, on a matrix without ties: results as torch gives them.
 CALLS = {
     "eigh": (lambda A: torch.linalg.eigh(A), SQUARE),
@@ -70,14 +70,8 @@ def projector(A: Tensor) -> Tensor:
     return U @ U.mT
 
 
-def leading(A: Tensor) -> Tensor:
-    return la.leading_projector(A, 3)
-
-
 def gradient(f, A):
-    A = A.clone().requires_grad_()
-    G = random(*f(A).shape, seed=3)
-    return torch.autograd.grad((f(A) * G).sum(), A)[0]
+    return gradients(lambda A: inner(random(*f(A).shape, seed=3), f(A)), A)[0]
 
 
 G = random(5, 3, seed=3)
@@ -85,16 +79,14 @@ SURROUNDINGS = {
     "plain": gradient,
     "checkpoint": lambda f, A: gradient(lambda A: checkpoint(f, A, use_reentrant=False), A),
     "vjp": lambda f, A: torch.func.vjp(f, A)[1](G)[0],
-    "vmap of grad": lambda f, A: torch.vmap(torch.func.grad(lambda A: (f(A) * G).sum()))(A[None])[
-        0
-    ],
+    "vmap of grad": lambda f, A: torch.vmap(torch.func.grad(lambda A: inner(G, f(A))))(A[None])[0],
     "compile": lambda f, A: gradient(torch.compile(f, backend="aot_eager", fullgraph=True), A),
 }
 # Smooth at ties, where torch gives NaN or infinity.
 AT_TIES = [
     *((name, polar_factor, la.orthogonalize, TALL) for name in SURROUNDINGS),
     ("plain", polar_factor, la.orthogonalize, torch.eye(3, dtype=D)),
-    ("plain", projector, leading, TIED),
+    ("plain", projector, lambda A: la.leading_projector(A, 3), TIED),
 ]
 
 
@@ -128,8 +120,9 @@ def test_backward_through_a_checkpoint_fills_the_gradients(way):
     assert torch.equal(B.grad, torch.full_like(B, share))
 
 
-def test_what_torch_refuses_is_refused():
+def test_refusals_and_calls_without_a_derivative_are_those_of_torch():
     A, B = TALL.clone().requires_grad_(), TALL.clone().requires_grad_()
+    out = torch.empty(3, dtype=D)
     with stable():
         with pytest.raises(RuntimeError, match="allow_unused"):
             torch.autograd.grad(A.sum(), [A, B])
@@ -138,15 +131,10 @@ def test_what_torch_refuses_is_refused():
         with pytest.raises(RuntimeError, match="does not require grad"):
             TALL.sum().backward()
         with pytest.raises(RuntimeError, match="don't support automatic differentiation"):
-            torch.linalg.svdvals(A, out=torch.empty(3, dtype=D))
+            torch.linalg.svdvals(A, out=out)
         found = torch.autograd.grad(A.sum(), [A, B], materialize_grads=True)
         assert torch.equal(found[1], torch.zeros_like(B))
         assert torch.autograd.grad(A.sum(), [A, B], allow_unused=True)[1] is None
-
-
-def test_without_a_gradient_and_with_out_it_is_torch_itself():
-    out = torch.empty(3, dtype=D)
-    with stable():
         assert torch.equal(torch.linalg.svdvals(TALL, out=out), out)
         assert type(torch.linalg.eigh(TIED.to(torch.float32))) is torch.return_types.linalg_eigh
 
@@ -165,8 +153,6 @@ def test_it_belongs_to_its_thread():
 
 CORNERS = torch.tensor([[[0.0, 0], [1, 0], [1, 1], [0, 1]]], dtype=D)
 PLANE = 2 * torch.eye(5, 3, dtype=D)
-
-
 ESSENTIAL = torch.tensor([[[0.0, -1, 0], [1, 0, 0], [0, 0, 0]]], dtype=D)
 
 

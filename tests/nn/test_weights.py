@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import matrices
-from matrices import random
+from matrices import gradients, random
 from oracles import central_difference
 from rootpool.nn import (
     METHODS,
@@ -89,8 +89,7 @@ def test_gradient_of_features_and_weights(kind, name):
         return (covariance_pool(X, name, weights=w) * G).sum()
 
     V, dw = random(2, 3, 6, seed=2), random(2, 6, seed=3).abs()
-    leaves = [X.clone().requires_grad_(), w.clone().requires_grad_()]
-    g_X, g_w = torch.autograd.grad(loss(*leaves), leaves)
+    g_X, g_w = gradients(loss, X, w)
     expected = central_difference(lambda X: loss(X, w), X, V)
     assert torch.isclose((g_X * V).sum(), expected, rtol=1e-7)
     # To one side: weights are not negative.
@@ -118,35 +117,26 @@ def test_modules_take_weights_of_positions(shape):
 
 
 def test_one_position_and_an_empty_batch():
-    assert torch.equal(
-        covariance_pool(random(1, 3, 1), weights=torch.ones(1, 1)), torch.zeros(1, 6)
-    )
-    assert covariance_pool(random(0, 3, 5), weights=torch.ones(0, 5)).shape == (0, 6)
-    one = torch.tensor([[0.0, 2.0, 0.0]])
-    assert float(covariance_pool(random(1, 3, 3), weights=one).abs().max()) == 0
+    for weights in (torch.ones(1, 1), torch.tensor([[0.0, 2.0, 0.0]]), torch.ones(0, 5)):
+        B, N = weights.shape
+        pooled = covariance_pool(random(B, 3, N), weights=weights)
+        assert torch.equal(pooled, torch.zeros(B, 6))
 
 
+@pytest.mark.parametrize("masked", [True, False])
 @pytest.mark.parametrize("method", ["exact", "newton", "cholesky"])
-def test_whitening_of_repeated_positions(method):
-    X, k = random(2, 3, 6), counts(6)
-    layers = [Whitening(3, method=method).double() for _ in range(2)]
-    weighted = layers[0](X, k)
-    long = torch.cat([repeated(X, 0)[0], repeated(X, 1)[0]], -1)[None]
-    plain = layers[1](long)[0]
-    expected = torch.cat([weighted[i].repeat_interleave(k[i], -1) for i in (0, 1)], -1)
-    assert torch.allclose(plain, expected, atol=1e-9)
-    assert torch.allclose(layers[0].running_mean, layers[1].running_mean)
+def test_whitening_of_repeated_and_masked_positions(method, masked):
+    k = counts(6) > 0 if masked else counts(6)
+    X = random(2, 3, 6).masked_fill(masked & (k == 0)[:, None], torch.nan).requires_grad_()
 
+    def repeat(Z):
+        return torch.cat([Z[i].repeat_interleave(k[i].long(), -1) for i in (0, 1)], -1)
 
-def test_whitening_with_a_mask_is_whitening_of_what_is_left():
-    X, mask = random(2, 3, 6), counts(6) > 0
-    X[~mask.unsqueeze(1).expand_as(X)] = torch.nan
-    X.requires_grad_()
-    layers = [Whitening(3, eps=1e-9).double() for _ in range(2)]
-    Y = layers[0](X, mask)
-    rows = X.transpose(0, 1)[:, mask].mT.detach()
-    assert torch.allclose(Y.transpose(0, 1)[:, mask].mT, layers[1](rows), atol=1e-10)
-    assert bool((Y.transpose(0, 1)[:, ~mask] == 0).all())
-    for name, buffer in layers[0].named_buffers():
-        assert torch.allclose(buffer, dict(layers[1].named_buffers())[name])
+    layers = [Whitening(3, method=method, eps=1e-9).double() for _ in range(2)]
+    Y, plain = layers[0](X, k), layers[1](repeat(X.detach())[None])[0]
+    assert torch.allclose(plain, repeat(Y), atol=1e-9)
     assert torch.autograd.grad(Y.sin().sum(), X)[0].isfinite().all()
+    assert torch.allclose(layers[0].running_mean, layers[1].running_mean)
+    if masked:
+        assert bool((Y.mT[~k] == 0).all())
+        assert torch.allclose(layers[0].running_covariance, layers[1].running_covariance)
