@@ -8,6 +8,7 @@ differently.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -79,6 +80,17 @@ def matrix(kind: str, dtype: torch.dtype = torch.float64, seed: int = 0) -> Tens
 
 def symmetric(A: Tensor) -> Tensor:
     return (A + A.mH) / 2
+
+
+def inner(A: Tensor, B: Tensor) -> Tensor:
+    """The real part of ``sum conj(A) * B``."""
+    return (A.conj() * B).sum().real
+
+
+def gradients(loss: Callable[..., Tensor], *inputs: Tensor) -> tuple[Tensor, ...]:
+    """By an ordinary backward pass, in which the library can read values."""
+    leaves = [A.detach().clone().requires_grad_() for A in inputs]
+    return torch.autograd.grad(loss(*leaves), leaves)
 
 
 def random(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 0) -> Tensor:

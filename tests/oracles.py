@@ -59,8 +59,14 @@ def digits(A: Tensor) -> mpmath.matrix:
     return mpmath.matrix([[mpmath.mpmathify(entry) for entry in row] for row in A.tolist()])
 
 
+def value(loss, *inputs: Tensor) -> float:
+    """``loss``, from matrices of mpmath to a number, in 80 digits."""
+    with mpmath.workdps(80):
+        return float(loss(*map(digits, inputs)))
+
+
 def slope(loss, inputs: Sequence[Tensor], directions: Sequence[Tensor]) -> float:
-    """Derivative of ``loss``, from matrices of mpmath to a number, along directions, to some 20 digits."""
+    """Derivative of ``loss`` along directions, to some 20 digits."""
     with mpmath.workdps(80):
         pairs = [(digits(A), digits(V)) for A, V in zip(inputs, directions, strict=True)]
         ahead, behind = (loss(*(A + h * V for A, V in pairs)) for h in (STEP, -STEP))

@@ -19,6 +19,12 @@ NEGATIVE = torch.diag(torch.tensor([1.0, -1e-3, 2.0], dtype=torch.float64)).expa
 EXPONENTS = torch.tensor([0.7, 1.3], dtype=torch.float64)
 MANY = torch.eye(2).repeat(2048, 1, 1)
 LARGE = torch.diag(torch.tensor([3e38, 0.0]))
+WITH_ZERO, SKEW = torch.stack([EYE, 0 * EYE]), EYE + EYE.roll(1)
+POINTS, MINUS = torch.zeros(2, 4, 3), torch.tensor([1.0, -1.0])
+
+
+def diagonal(*values: float) -> torch.Tensor:
+    return torch.diag(torch.tensor(values, dtype=torch.float64))
 
 
 def broken(*place: int) -> torch.Tensor:
@@ -71,6 +77,32 @@ VALUE_ERRORS = {
     "of one dimension and dtype": lambda: la.frechet_distance(SAMPLES, SAMPLES[:, :2]),
     "two views of the same samples": lambda: la.canonical_correlations(SAMPLES, EYE),
     "not be negative, got -1": lambda: la.canonical_correlations(SAMPLES, SAMPLES, -1),
+    r"B\[0\] has NaN": lambda: la.eigh(EYE, B=NAN.flip(0)),
+    r"size and dtype, got \(2, 2\) torch.float32 and \(3": lambda: la.eigh(EYE, B=torch.eye(3)),
+    r"eigh expects symmetric matrices, but A diff": lambda: la.eigh(SKEW, B=EYE),
+    r"but B differs from its": lambda: la.affine_invariant_distance(EYE, SKEW),
+    "unknown function 'sin'": lambda: la.singular_value_function(WIDE, "sin"),
+    "low_rank expects k of at most 3": lambda: la.low_rank(WIDE, 4),
+    r"low_rank expects \(..., m, n\)": lambda: la.low_rank(VECTOR, 1),
+    "threshold must not be negative, got -1": lambda: la.singular_value_threshold(WIDE, -1),
+    "max to be positive and at least min, got max=1 and min=2": lambda: la.clip_singular_values(
+        WIDE, 1, min=2
+    ),
+    r"one shape .* got \(4, 3\)": lambda: la.align(POINTS[0], POINTS),
+    r"weights \(..., N\), one for each point, \(2, 4\), got \(4,\)": lambda: la.align(
+        POINTS, POINTS, torch.ones(4)
+    ),
+    r"weights\[1\] are not finite numbers": lambda: la.align(
+        POINTS, POINTS, MINUS[:, None].expand(2, 4)
+    ),
+    r"weights\[0\] are not": lambda: la.align(POINTS, POINTS, torch.zeros(2, 4)),
+    r"points of X\[0\] are all the same": lambda: la.align(POINTS, POINTS, scale=True),
+    "null_vectors expects k of at most 1": lambda: la.null_vectors(EYE, 2),
+    r"at least n - k = 3 rows, got \(2, 4\)": lambda: la.null_vectors(WIDE[:2]),
+    r"topk_eigh expects one matrix .* got \(2, 2, 2\)": lambda: la.topk_eigh(NAN, 1),
+    "topk_svd expects one matrix": lambda: la.topk_svd(VECTOR, 1),
+    "topk_eigh expects k of at most 2": lambda: la.topk_eigh(EYE, 4),
+    "like= to be a vector": lambda: la.topk_eigh(lambda V: V, 1, like=EYE),
     r"to_triangle expects \(..., n, n\), got \(3, 4\)": lambda: la.to_triangle(WIDE),
     r"n \(n \+ 1\) / 2\) entries, got \(4,\)": lambda: la.from_triangle(torch.zeros(4)),
     r"got \(\)": lambda: la.from_triangle(torch.tensor(1.0)),
@@ -101,6 +133,9 @@ TYPE_ERRORS = {
     "unexpected keyword argument": lambda: la.sqrtm(EYE, floor=1.0),
     "rotation expects real matrices, got": lambda: la.rotation(EYE.cfloat()),
     "polar expects float32 or float64": lambda: la.polar(HALF),
+    r"eigh\(A, B=B\)": lambda: la.eigh(EYE, EYE),
+    "align expects real points": lambda: la.align(POINTS.cfloat(), POINTS.cfloat()),
+    "as like=, expects a tensor": lambda: la.topk_eigh(lambda V: V, 1),
     "bures_wasserstein expects float32 or": lambda: la.bures_wasserstein(INTEGERS, EYE),
     "got 3": lambda: la.resolve_rule(3),
     "Taylor": lambda: la.resolve_rule(la.Taylor),
@@ -117,6 +152,17 @@ LINALG_ERRORS = {
     r"singular to working precision .* add a ridge": lambda: la.canonical_correlations(
         matrices.random(3, 5), matrices.random(3, 2)
     ),
+    r"positive definite B, but B\[1\] is not; add": lambda: la.eigh(EYE, B=WITH_ZERO),
+    r"positive definite A, but A\[1\]": lambda: la.affine_invariant_distance(WITH_ZERO, EYE),
+    r"A\[1\] is singular .* does not tend to 0": lambda: la.singular_value_function(
+        WITH_ZERO, "exp"
+    ),
+    r"A\[1\] is singular to working": lambda: la.singular_value_function(WITH_ZERO, "log"),
+    r"clip_singular_values: A\[1\] is": lambda: la.clip_singular_values(WITH_ZERO, 2, min=1),
+    r"topk_svd: the cut at k = 2 .* singular values": lambda: la.topk_svd(
+        diagonal(3, 1, 1).requires_grad_(), 2
+    ),
+    "at most the rank, but the singular value 2 is zero": lambda: la.topk_svd(diagonal(1, 0), 2),
 }
 RUNTIME_ERRORS = {
     "second derivatives of powm with a tensor as exponent": lambda: torch.autograd.gradgradcheck(
@@ -166,10 +212,6 @@ def test_shapes_and_dtypes_are_always_checked():
 # Derivatives: (function, input, order, error)
 
 
-def diagonal(*values: float) -> torch.Tensor:
-    return torch.diag(torch.tensor(values, dtype=torch.float64))
-
-
 def beside(*values: float) -> torch.Tensor:
     """A matrix that has every derivative, and one that has not."""
     return torch.stack([diagonal(1, 2, 3), diagonal(*values)])
@@ -180,6 +222,8 @@ def span(X: torch.Tensor, k: int) -> torch.Tensor:
     return (V @ V.mT)[0, 1]
 
 
+singular_root = functools.partial(la.singular_value_function, function="sqrt")
+singular_square = functools.partial(la.singular_value_function, function=la.Power(2.0))
 OVERFLOW = r"the derivative of .* overflowed .* for A\[1\]; scale"
 SCALED = matrices.matrix("separated") * 1e-313
 TIE = r"leading subspace of A\[1\] has no derivative, because eigenvalues .* \(1 and 1\); choose k"
@@ -221,6 +265,23 @@ DERIVATIVES = [
         matrices.random(4, 3),
         3,
         "third derivatives of principal_subsp",
+    ),
+    (functools.partial(la.low_rank, k=2), diagonal(2, 1, 1), 1, CUT),
+    (
+        functools.partial(la.low_rank, k=3),
+        beside(2, 1, 0),
+        2,
+        r"at A\[1\], whose rank is below k = 3",
+    ),
+    (functools.partial(la.low_rank, k=2), diagonal(3, 2, 1), 3, "third derivatives of low_rank"),
+    (singular_root, beside(2, 1, 0), 2, r"no second derivative at the singular matrix A\[1\]"),
+    (singular_square, beside(2, 1, 0), 2, r"no second derivative at the singular matrix A\[1\]"),
+    (functools.partial(la.null_vectors, k=2), diagonal(3, 1, 1, 1), 1, CUT),
+    (
+        lambda X: la.align(X, X).rotation,
+        matrices.random(4, 1).expand(4, 3),
+        1,
+        "nearest rotation to A is not unique",
     ),
 ]
 

@@ -24,6 +24,10 @@ class OtherNorm(nn.BatchNorm1d):
         return super().forward(x) + x
 
 
+def by_sample(*weights):
+    return torch.tensor(weights)[:, None].expand(3, 5)
+
+
 def assign(layer, method):
     layer.method = method
 
@@ -37,6 +41,21 @@ VALUE_ERRORS = {
     r"one channel and one position, got \(3, 4, 0\)": lambda: rn.covariance(X[..., :0]),
     r"features\[2\] has NaN .* are broken, not the": lambda: rn.covariance_pool(BROKEN),
     r"features\[2\] has NaN or infinite entries": lambda: rn.CovariancePool(4)(BROKEN),
+    r"pool: all weights of the sample weights\[1\] are zero, so it has no covariance": lambda: (
+        rn.covariance_pool(X, weights=by_sample(1, 0, 1))
+    ),
+    r"covariance: all weights of the sample weights\[0\]": lambda: rn.covariance(
+        X, weights=by_sample(0, 0, 0)
+    ),
+    r"AveragePool: all weights of the sample weights\[2\]": lambda: rn.AveragePool(4)(
+        X, by_sample(1, 1, 0)
+    ),
+    r"weights\[2\] has entries that are negative": lambda: rn.covariance(
+        X, weights=by_sample(1, 0, -1)
+    ),
+    r"5 positions of 3 samples, got \(5,\)": lambda: rn.covariance(X, weights=X[0, 0]),
+    r"3 samples, got \(3, 4\)": lambda: rn.covariance(X, weights=X[..., 0]),
+    "two values or more with a weight": lambda: rn.Whitening(4)(X, by_sample(0, 0, 0)),
     r"\(B, C, H, W\) or \(B, C, N\), got \(4, 5\)": lambda: rn.covariance_pool(X[0]),
     r"at least one channel and one position, got": lambda: rn.covariance_pool(X[..., :0]),
     "of triangle, isometric, matrix, got": lambda: rn.covariance_pool(X, output="vector"),
@@ -112,6 +131,7 @@ VALUE_ERRORS = {
     "group_size must be an integer >= 1": lambda: rn.replace_batch_norm(nn.BatchNorm1d(3), 0),
 }
 TYPE_ERRORS = {
+    "expects weights as a tensor .* got list": lambda: rn.covariance(X, weights=[1.0]),
     "floating-point features, got torch.int64": lambda: rn.covariance_pool(X.long()),
     r"must be a Scaling, such as Length\(4.0\)": lambda: rn.CovariancePool(4, scaling=4.0),
     "a module with out_features": lambda: rn.BranchPool([("early", nn.Flatten())]),

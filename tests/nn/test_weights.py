@@ -1,12 +1,10 @@
 """Weights and masks of positions: against repeated and dropped positions, and against differences."""
 
-import functools
-
 import pytest
 import torch
 
 import matrices
-from matrices import random
+from matrices import gradients, random
 from oracles import central_difference
 from rootpool.nn import (
     METHODS,
@@ -15,14 +13,12 @@ from rootpool.nn import (
     Whitening,
     covariance,
     covariance_pool,
-    resolve_method,
 )
 from tolerances import allowed
 
 SHAPES = {"more positions": (2, 3, 6), "fewer positions": (2, 6, 4)}
 COUNTS = {6: [[1, 3, 2, 1, 0, 0], [2, 1, 1, 1, 1, 2]], 4: [[1, 2, 0, 0], [1, 2, 1, 1]]}
-METHODS_TESTED = ["exact", "svd-pade", "isqrt-cov", "log", "brownian", "covariance", "seb"]
-METHODS_TESTED = [name for name in METHODS_TESTED if name in METHODS]
+COUNTS[12] = [2 * k for k in COUNTS[6]]
 
 
 def counts(N):
@@ -45,18 +41,17 @@ def test_covariance_of_repeated_positions(shape, centred):
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16])
-@pytest.mark.parametrize("name", METHODS_TESTED)
+@pytest.mark.parametrize("name", METHODS)
 def test_pooling_of_repeated_positions(name, dtype):
     """The whole way of every method: it need not know that there are weights."""
-    X = random(*SHAPES["more positions"]).to(dtype)
-    if name == "log":
-        X = torch.cat([X, random(2, 3, 6, seed=3).to(dtype)], -1)
-    k = torch.cat([counts(6)] * (X.shape[-1] // 6), -1)
-    got = covariance_pool(X, name, weights=k)
+    X = torch.cat([random(2, 3, 6), random(2, 3, 6, seed=3)], -1).to(dtype)
+    got = covariance_pool(X, name, weights=counts(12))
     assert got.dtype == dtype
+    # Released code centres by a matrix in float32, whatever the features are.
+    rounded = torch.float32 if name.endswith("released") and dtype == torch.float64 else dtype
+    tolerance = 1e-9 if rounded == torch.float64 else 20 * torch.finfo(rounded).eps
     for i in (0, 1):
-        expected = covariance_pool(X[i].repeat_interleave(k[i], -1)[None], name)[0]
-        tolerance = 1e-9 if dtype == torch.float64 else 20 * torch.finfo(dtype).eps
+        expected = covariance_pool(repeated(X, i), name)[0]
         assert torch.allclose(got[i], expected, rtol=tolerance, atol=tolerance * 10)
 
 
@@ -94,8 +89,7 @@ def test_gradient_of_features_and_weights(kind, name):
         return (covariance_pool(X, name, weights=w) * G).sum()
 
     V, dw = random(2, 3, 6, seed=2), random(2, 6, seed=3).abs()
-    leaves = [X.clone().requires_grad_(), w.clone().requires_grad_()]
-    g_X, g_w = torch.autograd.grad(loss(*leaves), leaves)
+    g_X, g_w = gradients(loss, X, w)
     expected = central_difference(lambda X: loss(X, w), X, V)
     assert torch.isclose((g_X * V).sum(), expected, rtol=1e-7)
     # To one side: weights are not negative.
@@ -105,8 +99,7 @@ def test_gradient_of_features_and_weights(kind, name):
 
 def test_second_derivatives_and_rank_deficiency():
     X, w = random(2, 6, 4).requires_grad_(), random(2, 4, seed=1).square().requires_grad_()
-    pool = functools.partial(covariance_pool, method="exact")
-    f = lambda X, w: pool(X, weights=w)  # noqa: E731
+    f = lambda X, w: covariance_pool(X, weights=w)  # noqa: E731
     assert torch.autograd.gradcheck(f, (X, w))
     assert torch.autograd.gradgradcheck(f, (X, w))
 
@@ -124,81 +117,26 @@ def test_modules_take_weights_of_positions(shape):
 
 
 def test_one_position_and_an_empty_batch():
-    assert torch.equal(
-        covariance_pool(random(1, 3, 1), weights=torch.ones(1, 1)), torch.zeros(1, 6)
-    )
-    assert covariance_pool(random(0, 3, 5), weights=torch.ones(0, 5)).shape == (0, 6)
-    one = torch.tensor([[0.0, 2.0, 0.0]])
-    assert float(covariance_pool(random(1, 3, 3), weights=one).abs().max()) == 0
+    for weights in (torch.ones(1, 1), torch.tensor([[0.0, 2.0, 0.0]]), torch.ones(0, 5)):
+        B, N = weights.shape
+        pooled = covariance_pool(random(B, 3, N), weights=weights)
+        assert torch.equal(pooled, torch.zeros(B, 6))
 
 
+@pytest.mark.parametrize("masked", [True, False])
 @pytest.mark.parametrize("method", ["exact", "newton", "cholesky"])
-def test_whitening_of_repeated_positions(method):
-    X, k = random(2, 3, 6), counts(6)
-    layers = [Whitening(3, method=method).double() for _ in range(2)]
-    weighted = layers[0](X, k)
-    long = torch.cat([repeated(X, 0)[0], repeated(X, 1)[0]], -1)[None]
-    plain = layers[1](long)[0]
-    expected = torch.cat([weighted[i].repeat_interleave(k[i], -1) for i in (0, 1)], -1)
-    assert torch.allclose(plain, expected, atol=1e-9)
-    assert torch.allclose(layers[0].running_mean, layers[1].running_mean)
+def test_whitening_of_repeated_and_masked_positions(method, masked):
+    k = counts(6) > 0 if masked else counts(6)
+    X = random(2, 3, 6).masked_fill(masked & (k == 0)[:, None], torch.nan).requires_grad_()
 
+    def repeat(Z):
+        return torch.cat([Z[i].repeat_interleave(k[i].long(), -1) for i in (0, 1)], -1)
 
-def test_whitening_with_a_mask_is_whitening_of_what_is_left():
-    X, mask = random(2, 3, 6), counts(6) > 0
-    X[~mask.unsqueeze(1).expand_as(X)] = torch.nan
-    X.requires_grad_()
-    layers = [Whitening(3, eps=1e-9).double() for _ in range(2)]
-    Y = layers[0](X, mask)
-    rows = X.transpose(0, 1)[:, mask].mT.detach()
-    assert torch.allclose(Y.transpose(0, 1)[:, mask].mT, layers[1](rows), atol=1e-10)
-    assert bool((Y.transpose(0, 1)[:, ~mask] == 0).all())
-    for name, buffer in layers[0].named_buffers():
-        assert torch.allclose(buffer, dict(layers[1].named_buffers())[name])
+    layers = [Whitening(3, method=method, eps=1e-9).double() for _ in range(2)]
+    Y, plain = layers[0](X, k), layers[1](repeat(X.detach())[None])[0]
+    assert torch.allclose(plain, repeat(Y), atol=1e-9)
     assert torch.autograd.grad(Y.sin().sum(), X)[0].isfinite().all()
-
-
-X = torch.ones(3, 4, 5)
-REFUSALS = {
-    r"weights\[1\] are zero, so it has no covariance": (
-        ValueError,
-        lambda: covariance_pool(X, weights=torch.tensor([1.0, 0.0, 1.0])[:, None].expand(3, 5)),
-    ),
-    r"covariance: all weights of the sample weights\[0\]": (
-        ValueError,
-        lambda: covariance(X, weights=torch.zeros(3, 5)),
-    ),
-    r"AveragePool: all weights of the sample weights\[0\]": (
-        ValueError,
-        lambda: AveragePool(4)(X, torch.zeros(3, 5)),
-    ),
-    r"weights\[2\] has entries that are negative": (
-        ValueError,
-        lambda: covariance(X, weights=torch.tensor([1.0, 0, -1])[:, None].expand(3, 5)),
-    ),
-    r"5 positions of 3 samples, got \(5,\)": (
-        ValueError,
-        lambda: covariance(X, weights=torch.ones(5)),
-    ),
-    r"got \(3, 4\)": (ValueError, lambda: covariance(X, weights=torch.ones(3, 4))),
-    r"expects weights as a tensor .* got list": (TypeError, lambda: covariance(X, weights=[1.0])),
-    r"two values or more with a weight": (ValueError, lambda: Whitening(4)(X, torch.zeros(3, 5))),
-}
-
-
-@pytest.mark.parametrize("message", REFUSALS)
-def test_refusals(message):
-    error, call = REFUSALS[message]
-    with pytest.raises(error, match=message):
-        call()
-
-
-def test_every_method_takes_weights():
-    features, k = random(2, 3, 12), torch.ones(2, 12)
-    for name in METHODS:
-        method = resolve_method(name)
-        pooled, plain = (
-            covariance_pool(features, method, weights=k),
-            covariance_pool(features, method),
-        )
-        assert torch.allclose(pooled, plain, rtol=1e-5, atol=1e-6)
+    assert torch.allclose(layers[0].running_mean, layers[1].running_mean)
+    if masked:
+        assert bool((Y.mT[~k] == 0).all())
+        assert torch.allclose(layers[0].running_covariance, layers[1].running_covariance)

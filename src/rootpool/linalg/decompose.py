@@ -19,7 +19,14 @@ from .checks import checks_enabled, first_index, is_concrete, is_finite, name_it
 from .parallel import count_pieces, even_cuts, run_pieces, with_batch
 from .solvers import EIGH, JACOBI, SVD, Factors, Solver, is_tiny
 
-__all__ = ["all_above_roundoff", "eigh_forward", "roundoff", "svd_forward", "without_derivative"]
+__all__ = [
+    "all_above_roundoff",
+    "check_symmetric",
+    "eigh_forward",
+    "roundoff",
+    "svd_forward",
+    "without_derivative",
+]
 
 
 def roundoff(values: Tensor) -> Tensor:
@@ -116,7 +123,8 @@ def _solve_in_pieces(solver: Solver, A: Tensor, caller: str, pieces: int, checke
     return tuple(with_batch(f, lead) for f in factors)
 
 
-def _check_symmetric(A: Tensor, caller: str, eps: float) -> None:
+def check_symmetric(A: Tensor, caller: str, eps: float, item: str = "A") -> None:
+    """Raise unless ``A`` equals its conjugate transpose to rounding, of ``eps``."""
     # When a compiled function runs for the first time, torch calls operators in a mode in which lazily
     # conjugated views count as not conjugated.
     transposed = A.mH.resolve_conj() if A.is_complex() else A.mH
@@ -132,7 +140,7 @@ def _check_symmetric(A: Tensor, caller: str, eps: float) -> None:
     if not excess.amax().item() <= 0:  # NaN is not, either
         broken = ~A.isfinite().flatten(-2).all(-1)
         if broken.any():
-            raise_not_finite(caller, name_item(first_index(broken)))
+            raise_not_finite(caller, name_item(first_index(broken), item))
         index = first_index(excess > 0)
         kind, other, letter = (
             ("Hermitian", "conjugate transpose", "H")
@@ -140,8 +148,8 @@ def _check_symmetric(A: Tensor, caller: str, eps: float) -> None:
             else ("symmetric", "transpose", "T")
         )
         raise ValueError(
-            f"{caller} expects {kind} matrices, but {name_item(index)} differs from its "
-            f"{other} by {skew[index].item():.3g}; symmetrise with (A + A.m{letter}) / 2"
+            f"{caller} expects {kind} matrices, but {name_item(index, item)} differs from its "
+            f"{other} by {skew[index].item():.3g}; symmetrise with ({item} + {item}.m{letter}) / 2"
         )
 
 
@@ -242,7 +250,7 @@ def _eigh(
         lam, U = found
     else:
         if looks:
-            _check_symmetric(moved, caller, eps)
+            check_symmetric(moved, caller, eps)
         lam, U = _solve(JACOBI if is_tiny(moved) else EIGH, moved, caller)
         # Without checks, negative ones stay and become NaN.
         if domain == "nonnegative" or (domain == "positive" and checks_enabled()):

@@ -33,7 +33,7 @@ from .decompose import all_above_roundoff, roundoff, svd_forward
 from .differentiation import hermitian_part
 from .precision import without_autocast
 from .products import product
-from .small_rotation import small_rotation
+from .rotations import rotation_factors
 from .smooth import Factors, Smooth, differentiable
 
 __all__ = ["Nearest", "Polar", "orthogonalize", "polar", "rotation"]
@@ -68,21 +68,13 @@ class Nearest(Smooth):
         return "the nearest rotation" if self.proper else "the polar factor"
 
     def value(self, A: Tensor) -> tuple[Tensor, ...]:
-        small = small_rotation(A) if self.proper and self.solver_device is None else None
-        if small is not None:
-            return small
-        U, s, Vh = svd_forward(A, False, self.solver_device)
         if self.proper:
-            n = s.shape[-1]
-            last = torch.arange(n, device=s.device) == n - 1
-            sign = torch.where(torch.linalg.det(U @ Vh) < 0, -1.0, 1.0).to(s.dtype)
-            signs = torch.where(last, sign.unsqueeze(-1), 1)
-        elif can_read_values(s) and all_above_roundoff(s):
-            return U @ Vh, U, s, Vh.mH.resolve_conj().contiguous()
-        else:
-            signs = (s > roundoff(s)).to(s.dtype)
-        U = U * signs.unsqueeze(-2)
-        return U @ Vh, U, s * signs, Vh.mH.resolve_conj().contiguous()
+            return rotation_factors(A, self.solver_device)
+        U, s, Vh = svd_forward(A, False, self.solver_device)
+        if not (can_read_values(s) and all_above_roundoff(s)):
+            kept = (s > roundoff(s)).to(s.dtype)
+            U, s = U * kept.unsqueeze(-2), s * kept
+        return U @ Vh, U, s, Vh.mH.resolve_conj().contiguous()
 
     def like_value(self, A: Tensor, factors: Factors) -> Tensor:
         return factors[0]
