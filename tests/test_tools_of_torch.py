@@ -40,8 +40,8 @@ def test_a_default_device_and_a_counter_of_operations_change_nothing(name):
     assert counter.get_total_flops() > 0
 
 
-# Rows whose own lambda asks the symbol for its parts or its device before it calls the function.
-ASKED_FIRST = ("distance", "wasserstein", "correlations", "tensor")
+# Rows that ask the symbol for its parts or its device themselves, before they call the function.
+ASKED_FIRST = ("distance", "wasserstein", "correlations", "tensor", "align", "B=B")
 
 
 @pytest.mark.parametrize(

@@ -209,7 +209,7 @@ def test_mistakes_around_a_run(colours, tmp_path, capsys):
         (["predict", colours / "run", tmp_path / "x.jpg"], "there is no image or folder"),
         (
             ["train", "--resume"],
-            "give a recipe (see rootpool recipes), or --resume with the --output of a run",
+            "give a recipe, such as patches (needs no data)",
         ),
         (["train", "--resume", "--output", tmp_path], "is not a run to continue"),
     ):

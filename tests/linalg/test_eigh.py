@@ -68,7 +68,7 @@ def test_first_and_second_derivative(rule):
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("kind", ["repeated", "clustered", "rank-deficient", "graded", "tiny"])
-@pytest.mark.filterwarnings("ignore:the loss depends on the basis")
+@pytest.mark.filterwarnings("ignore:the loss depends on individual eigenvectors")
 def test_gradient_is_the_kernel_of_the_rule_in_the_basis_of_the_vectors(rule, kind):
     A = matrices.matrix(kind).requires_grad_()
     lam, U = eigh(A, rule=rule)

@@ -166,7 +166,7 @@ def null_vectors(
     if not wanted:
         return basis
     V = differentiable(_PrincipalBasis(n - k, solver_device), A)
-    W = product(
-        V.mH, basis
-    )  # zero here, so that to second order this is the polar factor of the projection
-    return product(basis - product(V, W), torch.eye(k).to(W) + product(W.mH, W) / 2)
+    # Zero here, so that to second order this is the polar factor of the projection.
+    W = product(V.mH, basis)
+    identity = torch.eye(k, dtype=W.dtype, device=W.device)
+    return product(basis - product(V, W), identity + product(W.mH, W) / 2)
