@@ -260,7 +260,10 @@ class _Second(Differentiable):
 
     @staticmethod
     def backward(ctx: Any, *_: object) -> tuple[None, ...]:
-        raise RuntimeError(f"third derivatives of {ctx.f.name} are not implemented")
+        raise RuntimeError(
+            f"third derivatives of {ctx.f.name} are not implemented; if you wanted a second one, "
+            "torch.autograd.functional.hvp takes a third on its way: use vhp, or torch.func.hessian"
+        )
 
     tangent = backward
 

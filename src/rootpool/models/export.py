@@ -44,9 +44,9 @@ def export_program(
     if model.training:
         raise ValueError("the network is in training mode; call model.eval() before the export")
     if images is None:
-        size = getattr(model.backbone, "input_size", None)
+        size = getattr(getattr(model, "backbone", None), "input_size", None)
         if size is None:
-            raise ValueError("the backbone does not say the size of its images; give images=...")
+            raise ValueError("the network does not say the size of its images; give images=...")
         images = next(model.parameters()).new_zeros(2, *size)
     batch = {0: torch.export.Dim.DYNAMIC}
     program = torch.export.export(model, (images,), dynamic_shapes=(batch,))
