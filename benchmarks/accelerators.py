@@ -170,7 +170,7 @@ def errors() -> str:
             ]
             cells.append("/".join("nan" if math.isnan(w) else f"{w:.0e}" for w in worst))
         rows.append([about, *cells])
-    return table(["features", *CONTESTANTS], rows)
+    return table(["features", *CONTESTANTS], rows, numbers=True)
 
 
 def main() -> None:

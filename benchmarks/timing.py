@@ -69,10 +69,13 @@ def machine() -> str:
     )
 
 
-def table(header: list[str], rows: list[list[str]]) -> str:
-    """A Markdown table with aligned columns."""
+def table(header: list[str], rows: list[list[str]], *, numbers: bool = False) -> str:
+    """A Markdown table with aligned columns; with ``numbers``, all but the first are set right."""
     widths = [max(len(row[k]) for row in [header, *rows]) for k in range(len(header))]
-    lines = [header, ["-" * width for width in widths], *rows]
+    rules = ["-" * width for width in widths]
+    if numbers:
+        rules[1:] = [rule[1:] + ":" for rule in rules[1:]]
+    lines = [header, rules, *rows]
     return "\n".join(
         "| "
         + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True))

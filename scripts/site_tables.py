@@ -59,7 +59,7 @@ def text(documented: object) -> str:
     """A docstring with one line per paragraph, its mathematics and code in Markdown."""
     paragraphs = (inspect.getdoc(documented) or "").split("\n\n")
     plain = "\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
-    return re.sub(r":math:`([^`]*)`", r"`\1`", plain).replace("``", "`")
+    return re.sub(r":math:`([^`]*)`", r"$\1$", plain).replace("``", "`")
 
 
 def rules() -> str:
