@@ -37,7 +37,7 @@ ENVIRONMENTS: dict[str, dict[str, str]] = {
 FULL = ["tests/linalg", "tests/nn", "tests/cli/test_doctor.py"]
 SLICE = [
     *("tests/linalg/test_decompose.py", "tests/linalg/test_parallel.py"),
-    *("tests/linalg/test_properties.py", "tests/linalg/test_svd.py"),
+    *("tests/linalg/test_second_order.py", "tests/linalg/test_svd.py"),
     *("tests/nn/test_properties.py", "tests/nn/test_fused.py"),
 ]
 SELECTION = ["-m", "not slow", "-k", "not compile"]  # the compiler takes longer than all the rest
