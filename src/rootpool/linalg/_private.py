@@ -19,6 +19,7 @@ from torch.autograd import forward_ad
 
 __all__ = [
     "NOT_IN_CUDA_GRAPHS",
+    "any_autocast",
     "constant_for_compilers",
     "cuda_solves_in_turn",
     "interpreter_exits",
@@ -62,6 +63,11 @@ def is_wrapped(A: Tensor) -> bool:
 
 # Whether a tensor stands for others inside torch.func (vmap, grad, jvp).
 is_transformed: Callable[[Tensor], bool] = torch._C._functorch.is_functorch_wrapped_tensor
+
+
+def any_autocast() -> bool:
+    """Whether autocast is on for any device; True while a compiler traces, which cannot ask."""
+    return torch.compiler.is_compiling() or bool(torch._C._is_any_autocast_enabled())
 
 
 def records_operators() -> bool:

@@ -11,6 +11,8 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from ._private import any_autocast
+
 __all__ = [
     "autocast_is_on",
     "input_rounding",
@@ -72,6 +74,8 @@ def without_autocast(function: F) -> F:
 
     @functools.wraps(function)
     def wrapped(*args: object, **kwargs: object) -> object:
+        if not any_autocast():  # nearly always, and quick to ask
+            return function(*args, **kwargs)
         for value in (*args, *kwargs.values()):
             if isinstance(value, Tensor):  # the first one decides for all
                 if not autocast_is_on(value.device):
