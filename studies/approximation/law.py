@@ -27,6 +27,7 @@ __all__ = ["judged", "law", "load_law", "main", "training_row"]
 BELOW, ABOVE = (-6, -4), (0, 2)  # powers of two, on both sides of the threshold
 CONTROL = "exact"
 PADE = ("svd-pade-released", "float32")
+BESIDE = (("mpn-cov-released", "float64"), ("mpn-cov-published", "float32"), PADE)
 RECORDS = ("training.csv", "layer.csv")
 
 
@@ -205,6 +206,7 @@ def _layer(rows: Sequence[Record]) -> tuple[dict[str, Finding], Table]:
         "error": _within(double, "error"),
         "threshold": _threshold(double),
         "pade": _pade(rows),
+        "zeroed": _zeroed(published),
     }
     return findings, _table(rows, double)
 
@@ -229,19 +231,22 @@ def _threshold(rows: Sequence[Record]) -> Finding:
 
 def _pade(rows: Sequence[Record]) -> Finding:
     own = [r["error"] for r in rows if (r["method"], r["precision"]) == PADE]
-    return Finding(
-        outcome_of(min(own) > 1),
-        f"the error is {min(own):.0f} to {max(own):.0e} times the gradient",
-    )
+    said = f"the error is {min(own):.0f} to {max(own):.0e} times the gradient"
+    return Finding(outcome_of(min(own) > 1), said)
+
+
+def _zeroed(rows: Sequence[Record]) -> Finding:
+    """Eigenvalues that are not zero and end at the floor, of the full-size layer in float32."""
+    own = [r for r in rows if r["precision"] == "float32" and r["features"] != "small"]
+    shares = [max(r["zeroed"] for r in own if r["k"] == k) for k in (*BELOW, *ABOVE)]
+    usual = min(shares) > 0.01 or (None if max(shares) > 0.01 else False)
+    said = ", ".join(f"{share:.1%}" for share in shares)
+    return Finding(outcome_of(usual), f"at most {said} of them, from the smallest scale up")
 
 
 def _table(rows: Sequence[Record], double: Sequence[Record]) -> Table:
-    def error(like: Record, method: str, precision: str) -> Cell:
-        own = {**{key: like[key] for key in ("features", "k")}, "method": method}
-        own["precision"] = precision
-        found = (Number(r["error"], form=".1e") for r in rows if own.items() <= r.items())
-        return next(found, None)
-
+    keys = ("features", "k", "method", "precision")
+    errors = {tuple(r[key] for key in keys): Number(r["error"], form=".1e") for r in rows}
     cells: list[list[Cell]] = []
     for r in double:
         kind = "small network" if r["features"] == "small" else "photographs"
@@ -254,9 +259,7 @@ def _table(rows: Sequence[Record], double: Sequence[Record]) -> Table:
                 f"{r['above']:.2f} / {r['predicted_above']:.2f}",
                 " / ".join("–" if gap is None else f"{gap:.1e}" for gap in gaps),
                 f"{r['error']:.1e} / {r['predicted_error']:.1e}",
-                error(r, "mpn-cov-released", "float64"),
-                error(r, "mpn-cov-published", "float32"),
-                error(r, *PADE),
+                *(errors.get((r["features"], r["k"], *form)) for form in BESIDE),
             ]
         )
     headers = ["features, channels × positions", "λ₁", "share above eps", "smallest gap"]

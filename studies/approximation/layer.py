@@ -80,9 +80,7 @@ def _square(image: Tensor, side: int) -> Tensor:
 def null_space(X: Tensor, method: str, k: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Eigenvalues as a method sees them, times :math:`4^k`: in the range, and in the null space."""
     P = resolve_method(method).covariance(2.0**k * X.to(dtype))
-    lam = torch.linalg.svd(P)[
-        1
-    ]  # with vectors, as the method does it: without, the noise is another
+    _, lam, _ = torch.linalg.svd(P)  # with vectors, as the method: without, the noise is another
     return lam[:, : X.shape[-1] - 1], lam[:, X.shape[-1] :]
 
 
@@ -148,6 +146,7 @@ def _noise(
     there = above * B * m > 1  # a gap needs a value above the floor
     return {
         "lambda_1": first,
+        "zeroed": float((kept <= eps).double().mean()),
         "above": float((null > eps).double().mean()),
         "predicted_above": above,
         "gap": float(gaps.min()) if len(gaps) else None,

@@ -101,14 +101,8 @@ def test_the_page_is_written_from_a_record(tmp_path):
     """Nothing is run: two files of numbers give the tables, the picture and the answers."""
     write_records(rows((0, 2)), tmp_path / law.RECORDS[0])
     records = [
-        {
-            "features": name,
-            "method": method,
-            "precision": p,
-            "k": k,
-            "channels": 64,
-            "positions": 49,
-        }
+        {"features": name, "method": method, "precision": p, "k": k, "channels": 64}
+        | {"positions": 49, "zeroed": 0.02 if p == "float32" else 0.0}
         | {"lambda_1": 12 * 4.0**k, "above": float(k > -2), "predicted_above": float(k > -2)}
         | {"gap": 1e-18 if k > -2 else None, "predicted_gap": 2e-18 if k > -2 else None}
         | {"error": 1e-3 if k > -2 else 1e-6, "predicted_error": 1e-3 if k > -2 else 1e-6}
@@ -124,5 +118,6 @@ def test_the_page_is_written_from_a_record(tmp_path):
     assert "5 of 5 (0.48 to 1.00)" in text
     assert "10 of 10 above and 0 of 10 below" in text
     assert "| all, float64 | 0 of 10 | 10 of 10 |" in text
+    assert "at most 2.0%, 2.0%, 2.0%, 2.0% of them" in text
     assert "SVD-Pade as published, float64: the same." in text  # not tried, and said so
     assert len(read_records(tmp_path / law.RECORDS[1])) == len(records)
