@@ -169,4 +169,4 @@ def add(a: Tensor | None, b: Tensor | None) -> Tensor | None:
 
 def hermitian_part(A: Tensor) -> Tensor:
     """``(A + A^H) / 2``."""
-    return (A + A.mH) * 0.5  # exact, too, and quicker to start than a division
+    return (A + A.mH) * 0.5  # also exact, and quicker to start than a division
