@@ -19,7 +19,6 @@ derivatives of the values.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -35,11 +34,11 @@ from .checks import (
     name_item,
     needs_grad,
 )
-from .decompose import _solve, eigh_forward, roundoff, svd_forward
+from .decompose import eigh_forward, roundoff, solve, svd_forward
 from .differentiation import hermitian_part
 from .precision import without_autocast
 from .smooth import Factors, Smooth, differentiable
-from .solvers import EIGH, SVD, Solver
+from .solvers import EIGVALSH, SVDVALS, Solver
 
 __all__ = ["eigvalsh", "svdvals"]
 
@@ -158,26 +157,9 @@ class _Values(Smooth):
 # Without a gradient no vectors are needed
 
 
-def _values_only(name: str, run: Any, solver: Solver, place: int) -> Solver:
-    """A solver for the factor at ``place`` alone; what fails is tried again with the vectors."""
-
-    def ladder(A: Tensor) -> Any:
-        for attempt in solver.ladder(A):
-            yield lambda attempt=attempt: (attempt()[place],)
-
-    def allocate(A: Tensor) -> tuple[Tensor]:
-        return (A.new_empty(*A.shape[:-2], min(A.shape[-2:]), dtype=A.dtype.to_real()),)
-
-    return Solver(name, lambda A: (run(A),), allocate, solver.reads, ladder)
-
-
-_EIGVALSH = _values_only("eigvalsh", torch.linalg.eigvalsh, EIGH, 0)
-_SVDVALS = _values_only("svdvals", torch.linalg.svdvals, SVD[False], 1)
-
-
 def _values(A: Tensor, f: _Values, solver: Solver) -> Tensor:
     if is_concrete(A) and not needs_grad(A):
-        (alone,) = _solve(solver, A.to(f.solver_device) if f.solver_device else A, f.name)
+        (alone,) = solve(solver, A.to(f.solver_device) if f.solver_device else A, f.name)
         return alone.to(A.device)
     return differentiable(f, A)
 
@@ -210,7 +192,7 @@ def eigvalsh(
             [0., 1.]])
     """
     check_square(A, "eigvalsh")
-    return _values(lower_triangle(A, UPLO), _Values(True, solver_device), _EIGVALSH)
+    return _values(lower_triangle(A, UPLO), _Values(True, solver_device), EIGVALSH)
 
 
 @without_autocast
@@ -235,4 +217,4 @@ def svdvals(A: Tensor, *, solver_device: str | torch.device | None = None) -> Te
     True
     """
     check_matrix(A, "svdvals")
-    return _values(A, _Values(False, solver_device), _SVDVALS)
+    return _values(A, _Values(False, solver_device), SVDVALS)
