@@ -28,13 +28,12 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.linalg import LinAlgError
 
-from .checks import DTYPES, check_square, check_tensor
+from .checks import DTYPES, check_count, check_square, check_tensor
 from .decompose import eigh_forward
 from .differentiation import hermitian_part
 from .eigh import EighResult, eigh
 from .precision import without_autocast
 from .rules import Degenerate
-from .subspace import _check_count
 from .svd import SVDResult
 
 __all__ = ["topk_eigh", "topk_svd"]
@@ -201,7 +200,7 @@ def topk_eigh(A: Tensor | Operator, k: int, *, like: Tensor | None = None) -> Ei
                 f"{tuple(like.shape)} {like.dtype}"
             )
         apply, vector = A, like
-    _check_count(k, len(vector), "topk_eigh", vector)
+    check_count(k, len(vector), "topk_eigh", vector)
     return EighResult(*_topk(apply, k, vector, "topk_eigh", "eigenvalues"))
 
 
@@ -229,7 +228,7 @@ def topk_svd(A: Tensor, k: int) -> SVDResult:
     check_tensor(A, "topk_svd")
     _check_single(A, "topk_svd")
     m, n = A.shape
-    _check_count(k, min(m, n), "topk_svd", A)
+    check_count(k, min(m, n), "topk_svd", A)
 
     def apply(Z: Tensor) -> Tensor:
         return torch.cat([A @ Z[m:], A.mH @ Z[:m]])
