@@ -28,12 +28,13 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.linalg import LinAlgError
 
-from .checks import DTYPES, check_count, check_square, check_tensor
+from .checks import DTYPES, VECTOR_ADVICE, check_count, check_range, check_square, check_tensor
 from .decompose import eigh_forward
 from .differentiation import hermitian_part
 from .eigh import EighResult, eigh
 from .precision import without_autocast
 from .rules import Degenerate
+from .solvers import power_of_two
 from .svd import SVDResult
 
 __all__ = ["topk_eigh", "topk_svd"]
@@ -68,14 +69,16 @@ def _solve(apply: Operator, U: Tensor, lam: Tensor, G: Tensor) -> Tensor:
         product = (X.conj() * Y).sum(0)
         return product.real if product.is_complex() else product
 
-    R = project(project(G))
+    # In units of both sides of the systems squares stay within the range.
+    scale, unit = power_of_two(lam.abs().amax()), power_of_two(G.abs().amax())
+    R = project(project(G / unit))
     X, P, size = torch.zeros_like(R), R, inner(R, R)
     eps, wanted = torch.finfo(lam.dtype).eps, size.sum()
     least, best = wanted, X
     for _ in range(max(1000, 2 * len(U))):
         if not bool(least > (10 * eps) ** 2 * wanted):
-            return best
-        step = project(P * lam - apply(P))
+            break
+        step = project((P * lam - apply(P)) / scale)
         curvature = inner(P, step)
         alpha = torch.where(curvature > 0, size / torch.where(curvature > 0, curvature, 1), 0)
         X, R = X + P * alpha, project(R - step * alpha)
@@ -91,7 +94,9 @@ def _solve(apply: Operator, U: Tensor, lam: Tensor, G: Tensor) -> Tensor:
             f"{math.sqrt(float(least / wanted)):.1g} of the right side, because the gap at the cut is too "
             "small; choose k at a larger gap, or float64"
         )
-    return best
+    gradient = best * unit / scale
+    check_range(gradient, "the gradient of the largest eigenvectors", G, advice=VECTOR_ADVICE)
+    return gradient
 
 
 def _largest(apply: Operator, k: int, like: Tensor) -> tuple[Tensor, Tensor, float]:
