@@ -107,9 +107,9 @@ def sums(batch: MatrixBatch, proper: bool) -> Tensor:
     return s[:, 1] + torch.where(negative, -s[:, 0], s[:, 0])
 
 
-def divides_by(least: Tensor, batch: MatrixBatch) -> Tensor:
+def divides_by(least: Tensor, batch: MatrixBatch, sharp: float = 20) -> Tensor:
     """Status of a derivative that divides by a number, which may be round-off."""
-    clear = least > 20 * batch.level
+    clear = least > sharp * batch.level
     exponent = -(batch.exponent + torch.where(clear, least, 1).clamp_max(1e30).log2())
     return torch.where(clear, limit(exponent, batch, margin=16).clamp_max(MAY), MAY)
 
@@ -148,12 +148,12 @@ def kept(batch: MatrixBatch) -> int:
     return (batch.n + 1) // 2
 
 
-def cut_status(values: Tensor, batch: MatrixBatch) -> Tensor:
+def cut_status(values: Tensor, batch: MatrixBatch, sharp: float = 20) -> Tensor:
     """Of the derivative of a subspace: it divides by the gap at the cut, ``values`` being ascending."""
     cut = batch.n - kept(batch)
     if cut == 0:
         return torch.full((len(batch),), MUST)
-    return divides_by(values[:, cut] - values[:, cut - 1], batch)
+    return divides_by(values[:, cut] - values[:, cut - 1], batch, sharp)
 
 
 def projector_value(batch: MatrixBatch, outputs: Outputs) -> Figures:
@@ -255,10 +255,10 @@ def truncated_value(batch: MatrixBatch, outputs: Outputs) -> Figures:
     }
 
 
-def truncated_status(batch: MatrixBatch) -> Tensor:
+def truncated_status(batch: MatrixBatch, sharp: float = 20) -> Tensor:
     s = batch.lam.abs().sort(-1).values
     vanishing = s[:, batch.n - kept(batch)] <= 20 * batch.level
-    return torch.where(vanishing, MAY, cut_status(s, batch))
+    return torch.where(vanishing, MAY, cut_status(s, batch, sharp))
 
 
 def by_one(call: Callable[[Tensor], Tensor]) -> Callable[..., Outputs]:
@@ -274,7 +274,7 @@ def top_projector(A: Tensor, k: int) -> Tensor:
 def top_status(batch: MatrixBatch) -> Tensor:
     """Where a gradient is wanted, a cut inside a multiplet is an error of the value."""
     near_the_end = batch.exponent < -(batch.largest - 16)
-    return torch.where(near_the_end, MAY, cut_status(batch.lam, batch))
+    return torch.where(near_the_end, MAY, cut_status(batch.lam, batch, sharp=1e8))
 
 
 def top_part(A: Tensor, k: int) -> Tensor:
@@ -466,10 +466,15 @@ FUNCTION_CHECKS = {
         top_status,
     ),
     **{
-        name: Check(call, truncated_value, euler, status, truncated_status)
-        for name, call, status in (
-            ("low_rank", lambda batch, A: (low_rank(A.flip(-1), kept(batch)),), None),
-            ("topk_svd", by_one(top_part), truncated_status),
+        name: Check(call, truncated_value, euler, *statuses)
+        for name, call, *statuses in (
+            (
+                "low_rank",
+                lambda batch, A: (low_rank(A.flip(-1), kept(batch)),),
+                None,
+                truncated_status,
+            ),
+            ("topk_svd", by_one(top_part), *[functools.partial(truncated_status, sharp=1e8)] * 2),
         )
     },
     "null_vectors": Check(

@@ -178,7 +178,8 @@ def eigh_value(batch: MatrixBatch, outputs: Outputs, generalised: bool = False) 
     dual = metric(batch.n) @ U if generalised else U
     residual = batch.R @ U - dual * lam.unsqueeze(-2)
     return {
-        "|AU - U lam|": ratio(residual, unit(batch, size(batch.R))),
+        # For a pair, a root of B and three products more.
+        "|AU - U lam|": ratio(residual, unit(batch, size(batch.R)) * (4 if generalised else 1)),
         "|U'U - I|": ratio(dual.mT @ U - eye, torch.full((len(batch),), batch.n * batch.eps)),
         "ascending": torch.where((lam.diff(dim=-1) >= 0).all(-1), 0.0, torch.inf),
     }

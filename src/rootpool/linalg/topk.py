@@ -119,10 +119,12 @@ def _largest(apply: Operator, k: int, like: Tensor) -> tuple[Tensor, Tensor, flo
 
     def matvec(v: Any) -> Any:
         columns = torch.from_numpy(v.reshape(n, -1)).to(like)
-        return apply(columns).cpu().numpy().reshape(v.shape)
+        return (apply(columns) / unit).cpu().numpy().reshape(v.shape)
 
     # The same result at every call: scipy would start from a random vector of its own.
-    start = torch.randn(n, generator=torch.Generator().manual_seed(0), dtype=like.dtype).numpy()
+    vector = torch.randn(n, 1, generator=torch.Generator().manual_seed(0), dtype=like.dtype)
+    # ARPACK takes eigenvalues below eps^(2/3) for zeros.
+    unit, start = power_of_two(apply(vector.to(like)).abs().amax()), vector[:, 0].numpy()
     operator = LinearOperator((n, n), matvec=matvec, matmat=matvec, dtype=start.dtype)
     try:
         values, vectors = eigsh(operator, k + 1, which="LA", v0=start)
@@ -134,7 +136,8 @@ def _largest(apply: Operator, k: int, like: Tensor) -> tuple[Tensor, Tensor, flo
     values, order = torch.from_numpy(values).sort()
     # Lanczos' vectors are orthogonal to rounding; close ones a little less.
     U = torch.linalg.qr(torch.from_numpy(vectors)[:, order[1:]])[0]
-    return values[1:].to(like.device), U.to(like), float(values[0])
+    values = values.to(like.device) * unit
+    return values[1:], U.to(like), float(values[0])
 
 
 def _topk(apply: Operator, k: int, like: Tensor, caller: str, what: str) -> tuple[Tensor, Tensor]:
