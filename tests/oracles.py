@@ -32,19 +32,6 @@ def derivatives(name: str, A: Tensor, direction: Tensor) -> list[Tensor]:
         return [torch.tensor(F, dtype=torch.float64) for F in rows]
 
 
-def taylor_kernel(lam: Tensor, degree: int) -> Tensor:
-    """The kernel of Taylor's rule for positive eigenvalues, term by term in 50 digits."""
-    n = lam.shape[-1]
-    K = torch.zeros(n, n, dtype=torch.float64)
-    for i in range(n):
-        for j in range(i):
-            a, b = (mpmath.mpf(max(lam[i], lam[j]).item()), mpmath.mpf(min(lam[i], lam[j]).item()))
-            total = sum((b / a) ** k for k in range(degree + 1)) / a
-            K[i, j] = float(total) if lam[i] >= lam[j] else -float(total)
-            K[j, i] = -K[i, j]
-    return K
-
-
 def central_difference(f, x: Tensor, direction: Tensor, step: float = 1e-6) -> Tensor:
     """Directional derivative of ``f`` at ``x`` by central differences."""
     return (f(x + step * direction) - f(x - step * direction)) / (2 * step)

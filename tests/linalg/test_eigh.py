@@ -79,18 +79,6 @@ def test_gradient_is_the_kernel_of_the_rule_in_the_basis_of_the_vectors(rule, ki
     assert relative_error(got, symmetric(U @ inner @ U.mT)) < 1e-12
 
 
-def test_gradient_of_eigenvalues_alone_and_of_eigenvectors_alone():
-    A = matrices.matrix("separated").requires_grad_()
-    weight = torch.arange(6.0, dtype=torch.float64)
-    for ours, torchs in (
-        (lambda: eigh(A)[0] @ weight, lambda: torch.linalg.eigh(A)[0] @ weight),
-        (lambda: eigh(A)[1].square() @ weight, lambda: torch.linalg.eigh(A)[1].square() @ weight),
-    ):
-        (got,) = torch.autograd.grad(ours().sin().sum(), A)
-        (expected,) = torch.autograd.grad(torchs().sin().sum(), A)
-        assert torch.allclose(got, symmetric(expected), rtol=1e-12)
-
-
 def test_custom_callable_as_rule():
     A = matrices.matrix("separated").requires_grad_()
     _, U = eigh(A, rule=lambda lam: torch.zeros(*lam.shape, lam.shape[-1], dtype=lam.dtype))

@@ -59,21 +59,6 @@ def test_a_tiny_singular_value_does_no_harm_to_a_square_matrix():
     assert relative_error(got, expected) < 1e-11
 
 
-@pytest.mark.parametrize("dtype", matrices.DTYPES)
-def test_rotation_is_the_best_of_all_rotations(dtype):
-    A = matrices.random(40, 3, 3, dtype=dtype)
-    A[0] = 0
-    A[1] = -torch.eye(3)  # several rotations are equally near
-    R = rotation(A)
-    assert torch.allclose(R @ R.mT, torch.eye(3, dtype=dtype), atol=allowed(dtype, 3))
-    assert torch.allclose(torch.linalg.det(R), torch.ones(40, dtype=dtype), atol=allowed(dtype, 3))
-    others = torch.linalg.matrix_exp(
-        2 * (lambda S: S - S.mT)(matrices.random(500, 1, 3, 3, seed=1))
-    )
-    reached = (R * A).sum((-2, -1)).double()
-    assert ((others * A.double()).sum((-2, -1)) <= reached + 1e-5).all()
-
-
 def test_broken_derivatives_inside_a_batch_touch_nothing_else():
     good = with_singular_values(3, 3, [2.0, 2.0, 1.0])
     batch = torch.stack([good, torch.zeros(3, 3).double()])

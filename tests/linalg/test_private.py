@@ -24,6 +24,16 @@ def test_transformations_under_way_are_seen():
     assert not _private.within_transform()
 
 
+def test_autocast_of_any_device_is_seen_and_compilers_look_for_themselves():
+    assert not _private.any_autocast()
+    with torch.autocast("cpu"):
+        assert _private.any_autocast()
+        with torch.autocast("cpu", enabled=False):
+            assert not _private.any_autocast()
+    asked = torch.compile(lambda A: A + _private.any_autocast(), backend="eager", fullgraph=True)
+    assert asked(torch.zeros(())) == 1
+
+
 @pytest.mark.cpu
 def test_the_setters_of_threads_are_heard(threads):
     if not own_setters():

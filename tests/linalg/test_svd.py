@@ -28,17 +28,6 @@ def test_first_and_second_derivative(shape):
     assert torch.autograd.gradgradcheck(invariant, A)
 
 
-@pytest.mark.parametrize("shape", [(5, 3), (3, 5)])
-@pytest.mark.parametrize("part", range(3))
-def test_gradient_of_one_factor_alone(shape, part):
-    A = matrices.random(*shape).requires_grad_()
-    weight = matrices.random(*svd(A)[part].shape, seed=1)
-    (got,) = torch.autograd.grad((svd(A)[part].square() * weight).sum(), A)
-    native = torch.linalg.svd(A, full_matrices=False)[part]
-    (expected,) = torch.autograd.grad((native.square() * weight).sum(), A)
-    assert torch.allclose(got, expected, rtol=1e-10, atol=1e-12)
-
-
 def test_full_matrices_has_the_gradient_of_the_thin_part():
     A = matrices.random(4, 2).requires_grad_()
     U, S, Vh = svd(A, full_matrices=True)

@@ -8,29 +8,40 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from matrices import symmetric
 from rootpool.linalg import (
+    affine_invariant_distance,
+    align,
     bures_wasserstein,
     canonical_correlations,
+    clip_singular_values,
     eigvalsh,
     expm,
     frechet_distance,
     leading_projector,
+    low_rank,
+    null_vectors,
     orthogonalize,
     principal_subspace,
     rotation,
+    singular_value_function,
+    singular_value_threshold,
     svdvals,
+    topk_eigh,
+    topk_svd,
 )
 
-from .checks import MAY, MUST, Check, Figures, Outputs, Upstream, limit, ratio, size, where
+from .checks import BLUNT, MAY, MUST, Check, Figures, Outputs, Upstream, limit, ratio, size, where
 from .corpus import times_power_of_two
 from .linalg_checks import (
     MatrixBatch,
     back,
+    definite,
     euler,
     exp_along,
     numbers,
@@ -96,9 +107,9 @@ def sums(batch: MatrixBatch, proper: bool) -> Tensor:
     return s[:, 1] + torch.where(negative, -s[:, 0], s[:, 0])
 
 
-def divides_by(least: Tensor, batch: MatrixBatch) -> Tensor:
+def divides_by(least: Tensor, batch: MatrixBatch, sharp: float = 20) -> Tensor:
     """Status of a derivative that divides by a number, which may be round-off."""
-    clear = least > 20 * batch.level
+    clear = least > sharp * batch.level
     exponent = -(batch.exponent + torch.where(clear, least, 1).clamp_max(1e30).log2())
     return torch.where(clear, limit(exponent, batch, margin=16).clamp_max(MAY), MAY)
 
@@ -137,12 +148,12 @@ def kept(batch: MatrixBatch) -> int:
     return (batch.n + 1) // 2
 
 
-def cut_status(values: Tensor, batch: MatrixBatch) -> Tensor:
+def cut_status(values: Tensor, batch: MatrixBatch, sharp: float = 20) -> Tensor:
     """Of the derivative of a subspace: it divides by the gap at the cut, ``values`` being ascending."""
     cut = batch.n - kept(batch)
     if cut == 0:
         return torch.full((len(batch),), MUST)
-    return divides_by(values[:, cut] - values[:, cut - 1], batch)
+    return divides_by(values[:, cut] - values[:, cut - 1], batch, sharp)
 
 
 def projector_value(batch: MatrixBatch, outputs: Outputs) -> Figures:
@@ -191,6 +202,145 @@ def principal_value(batch: MatrixBatch, outputs: Outputs) -> Figures:
 
 
 # --------------------------------------------------------------------------------------------------
+# Functions of singular values
+
+
+def root_value(batch: MatrixBatch, outputs: Outputs) -> Figures:
+    F, A = back(batch, outputs[0], 0.5), batch.R.flip(-1)
+    left, right, polar = F @ F.mT, F.mT @ F, A.mT @ F
+    scale = unit(batch, size(A), degree=0.5)
+    return {
+        "|FF'FF' - AA'|": ratio(left @ left - A @ A.mT, scale * size(A)),
+        "|F'FF'F - A'A|": ratio(right @ right - A.mT @ A, scale * size(A)),
+        "|A'F - F'A|": ratio(polar - polar.mT, scale * size(F)),
+    }
+
+
+LEVEL = 0.3  # of thresholds; no singular value of the corpus is equal to it
+
+
+def clamped_value(f: Callable[[Tensor], Tensor], batch: MatrixBatch, outputs: Outputs) -> Figures:
+    """``U f(S) V'`` number by number; moving A moves it by as much at most."""
+    s = times_power_of_two(batch.lam, batch.exponent)
+    expected = ((batch.U * (s.sign() * f(s.abs())).unsqueeze(-2)) @ batch.U.mT).flip(-1)
+    scale = batch.n * batch.grain(1) * size(s)
+    return {"|F - U f(S) V'|": ratio(outputs[0].double() - expected, scale)}
+
+
+def sum_value(batch: MatrixBatch, outputs: Outputs) -> Figures:
+    residual = back(batch, outputs[0], 1) - batch.R.flip(-1)
+    return {"|F - A|": ratio(residual, unit(batch, size(batch.R)))}
+
+
+def sum_gradient(batch: MatrixBatch, outputs: Outputs, upstream: Upstream, Y: Tensor) -> Figures:
+    residual = Y.double() - upstream[0].double().flip(-1)
+    return {"|Y - S|": ratio(residual, unit(batch, size(Y), degree=0))}
+
+
+def clamped(batch: MatrixBatch, A: Tensor) -> Outputs:
+    """Moreau: what the threshold takes away is what clipping leaves."""
+    A = A.flip(-1)
+    return (singular_value_threshold(A, LEVEL) + clip_singular_values(A, LEVEL),)
+
+
+def truncated_value(batch: MatrixBatch, outputs: Outputs) -> Figures:
+    """What is dropped is orthogonal to what is kept, and as small as it can be."""
+    F, A = back(batch, outputs[0], 1), batch.R.flip(-1)
+    dropped = batch.lam.abs().sort(-1).values[:, : batch.n - kept(batch)]
+    scale = unit(batch, size(A))
+    return {
+        "|F'(A - F)|": ratio(F.mT @ (A - F), scale * size(A)),
+        "|F(A - F)'|": ratio(F @ (A - F).mT, scale * size(A)),
+        "|A - F| - least": ratio(numbers(size(A - F) - size(dropped)), scale),
+    }
+
+
+def truncated_status(batch: MatrixBatch, sharp: float = 20) -> Tensor:
+    s = batch.lam.abs().sort(-1).values
+    vanishing = s[:, batch.n - kept(batch)] <= 20 * batch.level
+    return torch.where(vanishing, MAY, cut_status(s, batch, sharp))
+
+
+def by_one(call: Callable[[Tensor], Tensor]) -> Callable[..., Outputs]:
+    """Of what takes a single matrix."""
+    return lambda batch, A: (torch.stack([call(a, kept(batch)) for a in A]),)
+
+
+def top_projector(A: Tensor, k: int) -> Tensor:
+    U = topk_eigh(A, k).eigenvectors
+    return U @ U.mT
+
+
+def top_status(batch: MatrixBatch) -> Tensor:
+    """Where a gradient is wanted, a cut inside a multiplet is an error of the value."""
+    near_the_end = batch.exponent < -(batch.largest - 16)
+    return torch.where(near_the_end, MAY, cut_status(batch.lam, batch, sharp=1e8))
+
+
+def top_part(A: Tensor, k: int) -> Tensor:
+    U, S, Vh = topk_svd(A.flip(-1), k)
+    return (U * S) @ Vh
+
+
+# --------------------------------------------------------------------------------------------------
+# Null vectors and alignment
+
+
+def null_projector(batch: MatrixBatch, A: Tensor) -> Outputs:
+    N = null_vectors(A.flip(-1), batch.n - kept(batch))
+    return (N @ N.mT,)
+
+
+def null_value(batch: MatrixBatch, outputs: Outputs) -> Figures:
+    P, C = outputs[0].double(), (batch.R @ batch.R).flip(-2, -1)
+    grain = torch.full((len(batch),), batch.n * batch.eps)
+    scale = unit(batch, size(batch.R)) * size(batch.R)
+    return {"|PP - P|": ratio(P @ P - P, grain), "|PC - CP|": ratio(P @ C - C @ P, scale)}
+
+
+def null_gradient(batch: MatrixBatch, outputs: Outputs, upstream: Upstream, Y: Tensor) -> Figures:
+    """Nothing changes when rows are turned, so that ``Y A'`` is symmetric."""
+    turn = back(batch, Y, -1) @ batch.R
+    scale = unit(batch, size(batch.R) * size(back(batch, Y, -1)), size(upstream[0]), degree=0)
+    return {"|YA' - AY'|": ratio(turn - turn.mT, scale)}
+
+
+def turning(n: int) -> Tensor:
+    """A rotation by a cycle of the axes, and a half turn where that alone is a reflection."""
+    Q = torch.eye(n, dtype=torch.float64).roll(1, 0)
+    Q[0] *= 1 if n % 2 else -1
+    return Q
+
+
+def motion(batch: MatrixBatch, A: Tensor) -> Outputs:
+    found = align(A, A @ turning(batch.n).to(A).mT)
+    return found.rotation, found.translation
+
+
+def motion_value(batch: MatrixBatch, outputs: Outputs) -> Figures:
+    """A rotation that leaves no more than rounding of the sum of squares."""
+    R, X, t = outputs[0].double(), batch.R, back(batch, outputs[1], 1)
+    eye, grain = torch.eye(batch.n), torch.full((len(batch),), batch.n * batch.eps)
+    apart = size(X @ R.mT + t.unsqueeze(-2) - X @ turning(batch.n).mT).square()
+    return {
+        "|R'R - I|": ratio(R.mT @ R - eye, grain),
+        "det R - 1": ratio(numbers(torch.linalg.det(R) - 1), batch.n * grain),
+        "|Y - RX - t|^2": ratio(numbers(apart), unit(batch, size(X)) * size(X)),
+    }
+
+
+def motion_status(batch: MatrixBatch) -> Tensor:
+    small = 2 * batch.exponent < batch.smallest + 100
+    return torch.where(small, MAY, squares_fit(batch))
+
+
+def motion_gradient_status(batch: MatrixBatch) -> Tensor:
+    s = torch.linalg.svdvals(centred(batch.R)).flip(-1)
+    open_to_rounding = s[:, 1] ** 2 <= 1e4 * batch.level * s[:, -1]
+    return torch.where(open_to_rounding, MAY, motion_status(batch))
+
+
+# --------------------------------------------------------------------------------------------------
 # Distances and correlations: in tests/linalg to fifty digits, here only finite at every scale
 
 
@@ -200,6 +350,34 @@ def two_covariances(batch: MatrixBatch, A: Tensor) -> Outputs:
 
 def bures_status(batch: MatrixBatch) -> Tensor:
     return torch.maximum(semidefinite(batch), limit(batch.exponent.double(), batch, margin=16))
+
+
+def affine(batch: MatrixBatch, A: Tensor) -> Outputs:
+    return (numbers(affine_invariant_distance(A, A.flip(-2, -1))),)
+
+
+def affine_status(batch: MatrixBatch) -> Tensor:
+    """Conditions multiply, and the inverse of one matrix is multiplied by the other one."""
+    doubtful = batch.n * batch.eps * batch.condition.square() > BLUNT
+    doubtful |= batch.exponent.abs() > batch.largest / 2
+    return torch.where(doubtful, MAY, definite(batch).clamp_max(MAY))
+
+
+def affine_value(batch: MatrixBatch, outputs: Outputs) -> Figures:
+    L = torch.linalg.cholesky_ex(batch.R.flip(-2, -1))[0]
+    C = torch.linalg.solve_triangular(L, batch.R, upper=False)
+    C = torch.linalg.solve_triangular(L, C.mT, upper=False)
+    logarithms = torch.linalg.eigvalsh(C).log()
+    scale = batch.n * batch.eps * batch.condition.square() * (1 + logarithms.abs().sum(-1))
+    residual = outputs[0].double() - numbers(logarithms.square().sum(-1))
+    return where(scale < BLUNT, {"d2 - sum log2": ratio(residual, scale)})
+
+
+def affine_gradient(batch: MatrixBatch, outputs: Outputs, upstream: Upstream, Y: Tensor) -> Figures:
+    """It does not change with the scale."""
+    Y = back(batch, Y, -1)
+    scale = unit(batch, size(Y) * size(batch.R), degree=-1) * batch.condition.square()
+    return {"<Y, A>": ratio(numbers((Y * batch.R).flatten(1).sum(1)), scale)}
 
 
 def two_sets(batch: MatrixBatch, A: Tensor) -> Outputs:
@@ -263,6 +441,53 @@ FUNCTION_CHECKS = {
     "principal_subspace": Check(
         principal_projector, principal_value, None, gradient_status=principal_status
     ),
+    "singular_value_function": Check(
+        lambda batch, A: (singular_value_function(A.flip(-1), "sqrt"),),
+        root_value,
+        functools.partial(euler, degree=0.5),
+        applies=lambda batch: batch.grain(1) < 2 * batch.eps,
+    ),
+    **{
+        name: Check(
+            lambda batch, A, call=call: (call(A.flip(-1), LEVEL),),
+            functools.partial(clamped_value, f),
+        )
+        for name, call, f in (
+            ("singular_value_threshold", singular_value_threshold, lambda s: (s - LEVEL).relu()),
+            ("clip_singular_values", clip_singular_values, lambda s: s.clamp_max(LEVEL)),
+        )
+    },
+    "threshold + clip": Check(clamped, sum_value, sum_gradient),
+    "topk_eigh": Check(
+        by_one(top_projector),
+        projector_value,
+        projector_gradient,
+        top_status,
+        top_status,
+    ),
+    **{
+        name: Check(call, truncated_value, euler, *statuses)
+        for name, call, *statuses in (
+            (
+                "low_rank",
+                lambda batch, A: (low_rank(A.flip(-1), kept(batch)),),
+                None,
+                truncated_status,
+            ),
+            ("topk_svd", by_one(top_part), *[functools.partial(truncated_status, sharp=1e8)] * 2),
+        )
+    },
+    "null_vectors": Check(
+        null_projector,
+        null_value,
+        null_gradient,
+        gradient_status=truncated_status,
+        applies=several,
+    ),
+    "align": Check(
+        motion, motion_value, None, motion_status, motion_gradient_status, applies=several
+    ),
+    "affine_invariant_distance": Check(affine, affine_value, affine_gradient, affine_status),
     "bures_wasserstein": Check(two_covariances, None, only_symmetry, bures_status),
     "frechet_distance": Check(two_sets, None, None, squares_fit, squares_fit, applies=several),
     "canonical_correlations": Check(

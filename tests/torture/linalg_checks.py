@@ -167,21 +167,31 @@ def tangent(Q: Tensor, S: Tensor, eps: float) -> Tensor:
     return S - N @ S @ N
 
 
-def eigh_value(batch: MatrixBatch, outputs: Outputs) -> Figures:
+def metric(n: int) -> Tensor:
+    """A well-conditioned B for ``A u = lam B u``, whose entries all dtypes hold."""
+    return 2 * torch.eye(n, dtype=torch.float64) + 2.0 ** -math.ceil(math.log2(n))
+
+
+def eigh_value(batch: MatrixBatch, outputs: Outputs, generalised: bool = False) -> Figures:
     lam, U = back(batch, outputs[0], 1), outputs[1].double()
     eye = torch.eye(batch.n, dtype=torch.float64)
-    residual = batch.R @ U - U * lam.unsqueeze(-2)
+    dual = metric(batch.n) @ U if generalised else U
+    residual = batch.R @ U - dual * lam.unsqueeze(-2)
     return {
-        "|AU - U lam|": ratio(residual, unit(batch, size(batch.R))),
-        "|U'U - I|": ratio(U.mT @ U - eye, torch.full((len(batch),), batch.n * batch.eps)),
+        # For a pair, a root of B and three products more.
+        "|AU - U lam|": ratio(residual, unit(batch, size(batch.R)) * (4 if generalised else 1)),
+        "|U'U - I|": ratio(dual.mT @ U - eye, torch.full((len(batch),), batch.n * batch.eps)),
         "ascending": torch.where((lam.diff(dim=-1) >= 0).all(-1), 0.0, torch.inf),
     }
 
 
-def eigh_gradient(batch: MatrixBatch, outputs: Outputs, upstream: Upstream, Y: Tensor) -> Figures:
-    """``(U'YU)_ij (lam_j - lam_i) = skew(U' dU)_ij``, and ``dlam`` on the diagonal."""
+def eigh_gradient(
+    batch: MatrixBatch, outputs: Outputs, upstream: Upstream, Y: Tensor, generalised: bool = False
+) -> Figures:
+    """``(U'YU)_ij (lam_j - lam_i) = skew(U' dU)_ij``, and ``dlam`` on the diagonal; ``BU`` for pairs."""
     lam, U = back(batch, outputs[0], 1), outputs[1].double()
-    M = U.mT @ back(batch, Y, -1) @ U
+    dual = metric(batch.n) @ U if generalised else U
+    M = dual.mT @ back(batch, Y, -1) @ dual
     C = U.mT @ upstream[1].double()
     skew = (C - C.mT) / 2
     gap = lam.unsqueeze(-2) - lam.unsqueeze(-1)
@@ -409,6 +419,12 @@ MATRIX_CHECKS = {
         )
         for rule in RULES
     },
+    "eigh(A, B=B)": Check(
+        lambda batch, A: tuple(eigh(A, B=metric(batch.n).to(A).expand_as(A), rule="pade")),
+        functools.partial(eigh_value, generalised=True),
+        functools.partial(eigh_gradient, generalised=True),
+        gradient_status=tiny_gaps,
+    ),
     "svd": Check(
         lambda batch, A: tuple(svd(A)),
         svd_value,

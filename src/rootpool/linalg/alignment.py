@@ -16,20 +16,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .checks import (
-    can_read_values,
-    check_matrix,
-    check_range,
-    first_index,
-    name_item,
-    needs_grad,
-)
+from .checks import bad_item, check_alike, check_count, check_matrix, check_range, needs_grad
 from .decompose import svd_forward
 from .polar import rotation
 from .precision import without_autocast
 from .products import product
 from .smooth import differentiable
-from .subspace import _check_count, _PrincipalBasis
+from .subspace import PrincipalBasis
 
 __all__ = ["Alignment", "align", "null_vectors"]
 
@@ -73,11 +66,8 @@ def align(X: Tensor, Y: Tensor, weights: Tensor | None = None, scale: bool = Fal
         check_matrix(points, "align")
     if X.is_complex() or Y.is_complex():
         raise TypeError(f"align expects real points, got {X.dtype} and {Y.dtype}")
-    if X.shape != Y.shape or X.dtype != Y.dtype or 0 in X.shape[-2:]:
-        raise ValueError(
-            "align expects two sets of points of one shape (..., N, d) and dtype, got "
-            f"{tuple(X.shape)} {X.dtype} and {tuple(Y.shape)} {Y.dtype}"
-        )
+    same = X.shape == Y.shape and 0 not in X.shape[-2:]
+    check_alike(X, Y, same, "align", "two sets of points of one shape (..., N, d) and dtype")
     w = _checked_weights(X, weights)
     means = [(w * points).sum(-2, keepdim=True) for points in (X, Y)]
     centred_X, centred_Y = X - means[0], Y - means[1]
@@ -86,10 +76,10 @@ def align(X: Tensor, Y: Tensor, weights: Tensor | None = None, scale: bool = Fal
     R = rotation(M)
     if scale:
         spread = (w * centred_X.square()).sum((-2, -1))
-        if can_read_values(spread) and bool((spread == 0).any()):
+        if item := bad_item(spread == 0, "X"):
             raise ValueError(
-                f"align: the points of {name_item(first_index(spread == 0), 'X')} are all the same, so "
-                "that they have no scale; leave them out, or give scale=False"
+                f"align: the points of {item} are all the same, so that they have no scale; leave them "
+                "out, or give scale=False"
             )
         s = (R * M).sum((-2, -1)) / spread
     else:
@@ -109,13 +99,9 @@ def _checked_weights(X: Tensor, weights: Tensor | None) -> Tensor:
         )
     w = weights.to(X.dtype)
     total = w.sum(-1, keepdim=True)
-    if can_read_values(w):
-        bad = (w < 0).any(-1) | ~(total[..., 0] > 0) | ~total[..., 0].isfinite()
-        if bool(bad.any()):
-            raise ValueError(
-                f"align: {name_item(first_index(bad), 'weights')} are not finite numbers of at least 0 with "
-                "a positive sum"
-            )
+    bad = (w < 0).any(-1) | ~(total[..., 0] > 0) | ~total[..., 0].isfinite()
+    if item := bad_item(bad, "weights"):
+        raise ValueError(f"align: {item} are not finite numbers of at least 0 with a positive sum")
     return (w / total).unsqueeze(-1)
 
 
@@ -154,7 +140,7 @@ def null_vectors(
     """
     check_matrix(A, "null_vectors")
     m, n = A.shape[-2:]
-    _check_count(k, n - 1, "null_vectors", A)
+    check_count(k, n - 1, "null_vectors", A)
     if m < n - k:
         raise ValueError(
             f"null_vectors expects at least n - k = {n - k} rows, got {tuple(A.shape)}: all of its "
@@ -165,7 +151,7 @@ def null_vectors(
     basis = Vh[..., n - k :, :].mH.resolve_conj().contiguous()
     if not wanted:
         return basis
-    V = differentiable(_PrincipalBasis(n - k, solver_device), A)
+    V = differentiable(PrincipalBasis(n - k, solver_device), A)
     # Zero here, so that to second order this is the polar factor of the projection.
     W = product(V.mH, basis)
     identity = torch.eye(k, dtype=W.dtype, device=W.device)

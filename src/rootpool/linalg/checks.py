@@ -19,10 +19,14 @@ from torch import Tensor
 from torch.linalg import LinAlgError
 
 from ._private import is_transformed, is_wrapped, records_operators, within_dual_level
+from .parameters import check_at_least
 
 __all__ = [
     "VECTOR_ADVICE",
+    "bad_item",
     "can_read_values",
+    "check_alike",
+    "check_count",
     "check_matrix",
     "check_range",
     "check_square",
@@ -172,6 +176,23 @@ def check_square(A: Tensor, caller: str) -> None:
         )
 
 
+def check_count(k: int, most: int, caller: str, A: Tensor) -> None:
+    """Raise unless ``k`` of what ``A`` has that many of can be given."""
+    check_at_least("k", k, 1)
+    if k > most:
+        raise ValueError(
+            f"{caller} expects k of at most {most} for shape {tuple(A.shape)}, got {k}"
+        )
+
+
+def check_alike(A: Tensor, B: Tensor, same: bool, caller: str, what: str) -> None:
+    """Raise unless two tensors have the same dtype, and shapes that are the ``same`` where they should be."""
+    if not same or A.dtype != B.dtype:
+        raise ValueError(
+            f"{caller} expects {what}, got {tuple(A.shape)} {A.dtype} and {tuple(B.shape)} {B.dtype}"
+        )
+
+
 def lower_triangle(A: Tensor, UPLO: str) -> Tensor:
     """A matrix whose lower triangle is the one of ``A`` that ``UPLO`` names."""
     if UPLO not in ("L", "U", "l", "u"):
@@ -235,6 +256,13 @@ def is_out_of_range(result: Tensor, *sources: Tensor) -> bool:
 def first_index(bad: Tensor) -> tuple[int, ...]:
     """Index of the first true entry of ``bad``, a boolean tensor of any shape."""
     return tuple(int(k) for k in bad.nonzero()[0])
+
+
+def bad_item(bad: Tensor, name: str = "A") -> str | None:
+    """The name of the first item that is ``bad`` ``(...)``; None if none is, or nobody may look."""
+    if not can_read_values(bad) or not bool(bad.any()):
+        return None
+    return name_item(first_index(bad), name)
 
 
 def name_item(index: tuple[int, ...], name: str = "A") -> str:

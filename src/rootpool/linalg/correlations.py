@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from .checks import check_matrix
+from .checks import check_alike, check_matrix
 from .functions import inv_sqrtm
 from .parameters import check_not_negative
 from .polar import polar
@@ -70,12 +70,9 @@ def canonical_correlations(X: Tensor, Y: Tensor, ridge: float = 0.0) -> Tensor:
     """
     for view in (X, Y):
         check_matrix(view, "canonical_correlations")
-    if X.shape[-2] != Y.shape[-2] or X.dtype != Y.dtype or X.shape[-2] < 2:
-        raise ValueError(
-            "canonical_correlations expects two views of the same samples, (..., N, p) and "
-            f"(..., N, q) of one dtype with N >= 2, got {tuple(X.shape)} {X.dtype} and "
-            f"{tuple(Y.shape)} {Y.dtype}"
-        )
+    same = X.shape[-2] == Y.shape[-2] >= 2
+    what = "two views of the same samples, (..., N, p) and (..., N, q) of one dtype with N >= 2"
+    check_alike(X, Y, same, "canonical_correlations", what)
     check_not_negative("ridge", ridge)
     A, B = (_whitened(_centred(view), ridge) for view in (X, Y))
     most, rank = min(A.shape[-1], B.shape[-1]), A.shape[-2]

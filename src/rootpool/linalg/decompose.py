@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -16,7 +17,7 @@ from torch.linalg import LinAlgError
 
 from ._private import NOT_IN_CUDA_GRAPHS
 from .checks import checks_enabled, first_index, is_concrete, is_finite, name_item, raise_not_finite
-from .parallel import count_pieces, even_cuts, run_pieces, with_batch
+from .parallel import count_pieces, in_pieces, with_batch
 from .solvers import EIGH, JACOBI, SVD, Factors, Solver, is_tiny
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "check_symmetric",
     "eigh_forward",
     "roundoff",
+    "solve",
     "svd_forward",
     "without_derivative",
 ]
@@ -70,7 +72,7 @@ def _solve_by_ladder(solver: Solver, A: Tensor, name: str, caller: str) -> Facto
     )
 
 
-def _solve(solver: Solver, A: Tensor, caller: str) -> Factors:
+def solve(solver: Solver, A: Tensor, caller: str) -> Factors:
     """Decompose a batch ``(..., m, n)``; raise for input that is not finite."""
     *lead, m, n = A.shape
     batch, checked = math.prod(lead), checks_enabled()
@@ -101,26 +103,21 @@ def _solve_in_pieces(solver: Solver, A: Tensor, caller: str, pieces: int, checke
         factors = _solve_directly(solver, part, checked)
         if factors is not None:
             return factors
-        factors = solver.allocate(part)
-        for k, matrix in enumerate(part):
-            result = _solve_directly(solver, matrix, checked)
-            if result is None:
-                result = _solve_by_ladder(solver, matrix, name(piece.start + k), caller)
-            for factor, value in zip(factors, result, strict=True):
-                factor[k] = value
-        return factors
+        each = [
+            _solve_directly(solver, matrix, checked)
+            or _solve_by_ladder(solver, matrix, name(piece.start + k), caller)
+            for k, matrix in enumerate(part)
+        ]
+        return tuple(map(_stacked, zip(*each, strict=True)))
 
-    if pieces == 0:
-        factors = solve_piece(slice(0, batch))
-    else:
-        factors = solver.allocate(flat)
-
-        def work(piece: slice) -> None:
-            for factor, value in zip(factors, solve_piece(piece), strict=True):
-                factor[piece] = value
-
-        run_pieces(work, even_cuts(batch, pieces))
+    whole = slice(0, batch)
+    factors = solve_piece(whole) if pieces == 0 else in_pieces(solve_piece, batch, pieces)
     return tuple(with_batch(f, lead) for f in factors)
+
+
+def _stacked(items: tuple[Tensor, ...]) -> Tensor:
+    """In the layout of LAPACK, column by column."""
+    return torch.stack([f.mT for f in items]).mT if items[0].dim() == 2 else torch.stack(items)
 
 
 def check_symmetric(A: Tensor, caller: str, eps: float, item: str = "A") -> None:
@@ -251,7 +248,7 @@ def _eigh(
     else:
         if looks:
             check_symmetric(moved, caller, eps)
-        lam, U = _solve(JACOBI if is_tiny(moved) else EIGH, moved, caller)
+        lam, U = solve(JACOBI if is_tiny(moved) else EIGH, moved, caller)
         # Without checks, negative ones stay and become NaN.
         if domain == "nonnegative" or (domain == "positive" and checks_enabled()):
             lam = _without_roundoff(lam, domain, caller, eps)
@@ -261,12 +258,8 @@ def _eigh(
 def _svd(A: Tensor, full_matrices: bool, solver_device: str) -> tuple[Tensor, Tensor, Tensor]:
     """Singular value decomposition ``U, s, Vh`` of ``A`` ``(..., m, n)``."""
     moved = A.to(solver_device) if solver_device else A
-    U, s, Vh = _solve(SVD[full_matrices], moved, "svd")
+    U, s, Vh = solve(SVD[full_matrices], moved, "svd")
     return U.to(A.device), s.to(A.device), Vh.to(A.device)
-
-
-_eigh_op = torch.library.custom_op("rootpool::eigh", _eigh, mutates_args=(), **NOT_IN_CUDA_GRAPHS)
-_svd_op = torch.library.custom_op("rootpool::svd", _svd, mutates_args=(), **NOT_IN_CUDA_GRAPHS)
 
 
 def without_derivative(operator: torch.library.CustomOpDef) -> None:
@@ -281,28 +274,23 @@ def without_derivative(operator: torch.library.CustomOpDef) -> None:
     operator.register_autograd(refuse)
 
 
-without_derivative(_eigh_op)
-without_derivative(_svd_op)
+def _operator(
+    name: str, function: Callable[..., Factors], fake: Callable[..., Factors]
+) -> torch.library.CustomOpDef:
+    operator = torch.library.custom_op(name, function, mutates_args=(), **NOT_IN_CUDA_GRAPHS)
+    without_derivative(operator)
+    operator.register_fake(fake)
+
+    def vmap(info: object, in_dims: tuple[int, ...], A: Tensor, *rest: object) -> object:
+        factors = operator(A.movedim(in_dims[0], 0), *rest)
+        return factors, (0,) * len(factors)
+
+    operator.register_vmap(vmap)
+    return operator
 
 
-@_eigh_op.register_fake
-def _(A: Tensor, domain: str, caller: str, solver_device: str, eps: float) -> Factors:
-    return EIGH.allocate(A)
-
-
-@_svd_op.register_fake
-def _(A: Tensor, full_matrices: bool, solver_device: str) -> Factors:
-    return SVD[full_matrices].allocate(A)
-
-
-@_eigh_op.register_vmap
-def _(info: object, in_dims: tuple[int, ...], A: Tensor, *rest: str) -> object:
-    return _eigh_op(A.movedim(in_dims[0], 0), *rest), (0, 0)
-
-
-@_svd_op.register_vmap
-def _(info: object, in_dims: tuple[int, None, None], A: Tensor, *rest: object) -> object:
-    return _svd_op(A.movedim(in_dims[0], 0), *rest), (0, 0, 0)
+_eigh_op = _operator("rootpool::eigh", _eigh, lambda A, *_: EIGH.run(A))
+_svd_op = _operator("rootpool::svd", _svd, lambda A, full, _: SVD[full].run(A))
 
 
 def eigh_forward(

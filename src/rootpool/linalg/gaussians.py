@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from .checks import check_matrix, check_range
+from .checks import check_alike, check_matrix, check_range
 from .decompose import roundoff, svd_forward
 from .functions import apply_function
 from .polar import Nearest
@@ -155,11 +155,8 @@ def bures_wasserstein(A: Tensor, B: Tensor) -> Tensor:
     """
     # Each root for itself, and before anything is widened: it knows what half precision has rounded.
     roots = [apply_function(M, FUNCTIONS["sqrt"], "bures_wasserstein") for M in (A, B)]
-    if A.shape[-1] != B.shape[-1] or A.dtype != B.dtype:
-        raise ValueError(
-            "bures_wasserstein expects matrices of one size and dtype, got "
-            f"{tuple(A.shape)} {A.dtype} and {tuple(B.shape)} {B.dtype}"
-        )
+    same = A.shape[-1] == B.shape[-1]
+    check_alike(A, B, same, "bures_wasserstein", "matrices of one size and dtype")
     distance = _squared_distance(*roots)
     check_range(distance[..., None, None], "bures_wasserstein", A, B, advice="scale the matrices")
     return distance
@@ -199,11 +196,8 @@ def frechet_distance(X: Tensor, Y: Tensor) -> Tensor:
                 "frechet_distance expects two or more samples in rows, (..., N, d), got "
                 f"{tuple(features.shape)}"
             )
-    if X.shape[-1] != Y.shape[-1] or X.dtype != Y.dtype:
-        raise ValueError(
-            "frechet_distance expects features of one dimension and dtype, got "
-            f"{tuple(X.shape)} {X.dtype} and {tuple(Y.shape)} {Y.dtype}"
-        )
+    same = X.shape[-1] == Y.shape[-1]
+    check_alike(X, Y, same, "frechet_distance", "features of one dimension and dtype")
     means = X.mean(-2, keepdim=True), Y.mean(-2, keepdim=True)
     centred = (
         (t - mean) / math.sqrt(t.shape[-2] - 1) for t, mean in zip((X, Y), means, strict=True)

@@ -17,11 +17,11 @@ from torch import Tensor
 from torch.linalg import LinAlgError
 
 from .checks import (
+    bad_item,
     can_read_values,
+    check_alike,
     check_range,
     check_square,
-    first_index,
-    name_item,
     raise_not_finite,
 )
 from .decompose import check_symmetric
@@ -39,24 +39,17 @@ def check_pair(A: Tensor, B: Tensor, caller: str) -> None:
     for item, M in (("A", A), ("B", B)):
         check_square(M, caller)
         if can_read_values(M):
-            broken = ~M.isfinite().flatten(-2).all(-1)
-            if bool(broken.any()):
-                raise_not_finite(caller, name_item(first_index(broken), item))
+            if broken := bad_item(~M.isfinite().flatten(-2).all(-1), item):
+                raise_not_finite(caller, broken)
             check_symmetric(M.detach(), caller, torch.finfo(M.dtype).eps, item)
-    if A.shape[-1] != B.shape[-1] or A.dtype != B.dtype:
-        raise ValueError(
-            f"{caller} expects matrices of one size and dtype, got {tuple(A.shape)} {A.dtype} and "
-            f"{tuple(B.shape)} {B.dtype}"
-        )
+    check_alike(A, B, A.shape[-1] == B.shape[-1], caller, "matrices of one size and dtype")
 
 
 def check_definite(B: Tensor, caller: str, item: str) -> None:
     """Raise for matrices that are not positive definite."""
     if not can_read_values(B):
         return
-    info = torch.linalg.cholesky_ex(B.detach())[1]
-    if bool((info != 0).any()):
-        name = name_item(first_index(info != 0), item)
+    if name := bad_item(torch.linalg.cholesky_ex(B.detach())[1] != 0, item):
         raise LinAlgError(
             f"{caller} expects a positive definite {item}, but {name} is not; add a ridge"
         )

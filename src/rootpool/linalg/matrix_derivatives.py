@@ -26,13 +26,11 @@ import torch
 from torch import Tensor
 
 from .checks import (
-    can_read_values,
+    bad_item,
     check_range,
     check_square,
-    first_index,
     is_concrete,
     is_out_of_range,
-    name_item,
     needs_grad,
 )
 from .decompose import eigh_forward
@@ -110,13 +108,10 @@ def second_derivative(
     lam: Tensor, U: Tensor, G: Tensor, W: Tensor, function: ScalarFunction
 ) -> Tensor:
     """``d2f(A)[G, W]``."""
-    if can_read_values(lam) and not function.twice_at_zero:
-        singular = (lam == 0).any(-1)
-        if singular.any():
-            raise torch.linalg.LinAlgError(
-                f"{function} has no second derivative here at the singular matrix "
-                f"{name_item(first_index(singular))}; add a ridge to A"
-            )
+    if not function.twice_at_zero and (singular := bad_item((lam == 0).any(-1))):
+        raise torch.linalg.LinAlgError(
+            f"{function} has no second derivative here at the singular matrix {singular}; add a ridge to A"
+        )
     inner = function.second_product(lam, U.mH @ hermitian_part(G) @ U, U.mH @ hermitian_part(W) @ U)
     second = U @ hermitian_part(inner) @ U.mH
     if is_out_of_range(second, G, W):

@@ -27,7 +27,15 @@ from torch.linalg import LinAlgError
 
 from ._private import interpreter_exits, observed_by_modes, thread_setters
 
-__all__ = ["batchwise", "count_pieces", "even_cuts", "in_worker", "run_pieces", "with_batch"]
+__all__ = [
+    "batchwise",
+    "count_pieces",
+    "even_cuts",
+    "in_pieces",
+    "in_worker",
+    "run_pieces",
+    "with_batch",
+]
 
 # LAPACK needs some 60 ns per entry, nearly whatever the size of the matrices; handing work to another
 # thread costs 0.1 ms: a piece of less than a millisecond does not pay.
@@ -238,6 +246,25 @@ def _room_for(batch: int, part: Tensor) -> Tensor:
     return part.new_empty(batch, *part.shape[1:])
 
 
+def in_pieces(
+    work: Callable[[slice], tuple[Tensor, ...]], batch: int, pieces: int
+) -> tuple[Tensor, ...]:
+    """What ``work`` makes of nearly equal pieces of a batch, in workers, put together."""
+    results: list[Tensor] = []
+    first = threading.Lock()
+
+    def collect(piece: slice) -> None:
+        parts = work(piece)
+        with first:
+            if not results:
+                results.extend(_room_for(batch, part) for part in parts)
+        for result, part in zip(results, parts, strict=True):
+            result[piece] = part
+
+    run_pieces(collect, even_cuts(batch, pieces))
+    return tuple(results)
+
+
 def batchwise(
     function: Callable[..., tuple[Tensor, ...]],
     *tensors: Tensor,
@@ -260,19 +287,8 @@ def batchwise(
         t.detach().reshape(batch, *t.shape[t.dim() - k :])
         for t, k in zip(tensors, trailing, strict=True)
     ]
-    results: list[Tensor] = []
-    first = threading.Lock()
-
-    def work(piece: slice) -> None:
-        parts = function(*(t[piece] for t in flat))
-        with first:
-            if not results:
-                results.extend(_room_for(batch, part) for part in parts)
-        for result, part in zip(results, parts, strict=True):
-            result[piece] = part
-
     try:
-        run_pieces(work, even_cuts(batch, pieces))
+        results = in_pieces(lambda piece: function(*(t[piece] for t in flat)), batch, pieces)
     except (ValueError, LinAlgError):
         function(*tensors)  # raises again, and names the item by its place in the whole batch
         raise

@@ -28,13 +28,13 @@ import torch
 from torch import Tensor
 from torch.linalg import LinAlgError
 
-from .checks import can_read_values, check_matrix, check_range, check_square, first_index, name_item
+from .checks import bad_item, can_read_values, check_matrix, check_range, check_square
 from .decompose import all_above_roundoff, roundoff, svd_forward
 from .differentiation import hermitian_part
 from .precision import without_autocast
 from .products import product
 from .rotations import rotation_factors
-from .smooth import Factors, Smooth, differentiable
+from .smooth import Factors, Smooth, differentiable, differentiable_tall
 
 __all__ = ["Nearest", "Polar", "orthogonalize", "polar", "rotation"]
 
@@ -134,29 +134,22 @@ class Nearest(Smooth):
     def _check_unique(self, t: Tensor) -> None:
         if not can_read_values(t):  # then the derivative is infinite or NaN
             return
-        singular = self._reciprocal_sums(t).isinf().flatten(-2).any(-1)
-        if bool(singular.any()):
+        if item := bad_item(self._reciprocal_sums(t).isinf().flatten(-2).any(-1)):
             raise LinAlgError(
-                f"the nearest rotation to {name_item(first_index(singular))} is not unique, so it has "
-                "no derivative: its two smallest singular values are equal and its determinant is "
-                "negative, or both are zero; keep such matrices out of the loss"
+                f"the nearest rotation to {item} is not unique, so it has no derivative: its two smallest "
+                "singular values are equal and its determinant is negative, or both are zero; keep such "
+                "matrices out of the loss"
             )
 
     def _only_full_rank(self, second: Tensor, t: Tensor) -> Tensor:
         """``second``, unless the rank is not full: an error then, or NaN where nobody can look."""
         singular = (t == 0).any(-1)
-        if can_read_values(singular) and bool(singular.any()):
+        if item := bad_item(singular):
             raise LinAlgError(
-                f"{self.name} has no second derivative at {name_item(first_index(singular))}, whose "
-                "rank is not full; add a small matrix to it"
+                f"{self.name} has no second derivative at {item}, whose rank is not full; add a small "
+                "matrix to it"
             )
         return torch.where(singular[..., None, None], torch.nan, second)
-
-
-def _nearest(A: Tensor, proper: bool, solver_device: str | torch.device | None) -> Tensor:
-    if A.shape[-2] < A.shape[-1]:
-        return _nearest(A.mH, proper, solver_device).mH.resolve_conj()
-    return differentiable(Nearest(proper, solver_device), A)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -194,7 +187,7 @@ def orthogonalize(A: Tensor, *, solver_device: str | torch.device | None = None)
     tensor([0.0000, 0.2500, 0.0000])
     """
     check_matrix(A, "orthogonalize")
-    return _nearest(A, False, solver_device)
+    return differentiable_tall(Nearest(False, solver_device), A)
 
 
 @without_autocast
@@ -218,7 +211,7 @@ def polar(A: Tensor, *, solver_device: str | torch.device | None = None) -> Pola
             [0, 2]]))
     """
     check_matrix(A, "polar")
-    Q = _nearest(A, False, solver_device)
+    Q = orthogonalize(A, solver_device=solver_device)
     return Polar(Q, hermitian_part(product(Q.mH, A)))
 
 
@@ -258,4 +251,4 @@ def rotation(A: Tensor, *, solver_device: str | torch.device | None = None) -> T
         raise TypeError(
             f"rotation expects real matrices, got {A.dtype}; orthogonalize gives the nearest unitary one"
         )
-    return _nearest(A, True, solver_device)
+    return differentiable(Nearest(True, solver_device), A)

@@ -1,4 +1,8 @@
-"""A scalar function on part of the spectrum: small eigenvalues raised, or all but the largest dropped."""
+"""Functions that differ between parts of the spectrum: small eigenvalues raised, small ones dropped.
+
+Between two parts divided differences of every order are quotients, which the gap across the border keeps
+from losing digits.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +16,20 @@ from .checks import can_read_values
 from .parameters import check_at_least, check_positive
 from .scalar import ScalarFunction
 
-__all__ = ["Floored", "Leading", "OnRange", "second_across"]
+__all__ = ["Floored", "Leading", "OnRange", "Pieces", "leading"]
 
 
 def _quotient(difference: Tensor, gap: Tensor) -> Tensor:
     return torch.where(gap == 0, 0, difference / torch.where(gap == 0, 1, gap))
 
 
-def second_across(L: Tensor, same: Tensor, lam: Tensor, G: Tensor, W: Tensor) -> Tensor:
+def leading(lam: Tensor, count: int) -> Tensor:
+    """Which of n ascending values are among the ``count`` largest, ``(n,)``."""
+    n = lam.shape[-1]
+    return torch.arange(n, device=lam.device) >= n - count
+
+
+def _second_across(L: Tensor, same: Tensor, lam: Tensor, G: Tensor, W: Tensor) -> Tensor:
     """``sum_k f[lam_i, lam_k, lam_j] (G_ik W_kj + W_ik G_kj)`` over triples that are not in one part.
 
     ``same`` ``(..., n, n)`` says which pairs are in one part of the spectrum, ``L`` is ``f[lam_i, lam_j]``.
@@ -35,11 +45,7 @@ def second_across(L: Tensor, same: Tensor, lam: Tensor, G: Tensor, W: Tensor) ->
 
 
 class _InParts(ScalarFunction):
-    """A function that is ``inner`` on the free eigenvalues and constant on the others.
-
-    Between a free eigenvalue and another one divided differences of every order are quotients, which
-    the gap across the border keeps from losing digits.
-    """
+    """A function that is ``inner`` on the free eigenvalues and constant on the others."""
 
     inner: ScalarFunction
 
@@ -62,7 +68,7 @@ class _InParts(ScalarFunction):
         total = self.inner.second_product(self.argument(lam), inside * G, inside * W)
         if can_read_values(lam) and bool(same.all()):
             return total
-        return total + second_across(self.divided_differences(lam), same, lam, G, W)
+        return total + _second_across(self.divided_differences(lam), same, lam, G, W)
 
 
 @dataclass(frozen=True)
@@ -140,8 +146,7 @@ class Leading(_OnPart):
         return self.inner.domain
 
     def free(self, lam: Tensor) -> Tensor:
-        n = lam.shape[-1]
-        return torch.arange(n, device=lam.device) >= n - self.count
+        return leading(lam, self.count)
 
     def kernel_spectrum(self, lam: Tensor) -> Tensor:
         return self.inner.kernel_spectrum(lam)
@@ -164,3 +169,28 @@ class OnRange(_OnPart):
 
     def argument(self, lam: Tensor) -> Tensor:
         return torch.where(lam > 0, lam, 1)
+
+
+class Pieces(ScalarFunction):
+    """Slope 1 on part 1 of the spectrum, and 0 on others: divided differences are quotients across."""
+
+    domain = "any"
+
+    @abstractmethod
+    def part(self, lam: Tensor) -> Tensor:
+        """The number ``(..., n)`` of the part that each value is in."""
+
+    def derivatives(self, lam: Tensor) -> Tensor:
+        return (self.part(lam) == 1).to(lam.dtype)
+
+    def divided_differences(self, lam: Tensor) -> Tensor:
+        part, f = self.part(lam), self.values(lam)
+        same = part.unsqueeze(-1) == part.unsqueeze(-2)
+        gap = torch.where(same, 1, lam.unsqueeze(-1) - lam.unsqueeze(-2))
+        slope = self.derivatives(lam).unsqueeze(-1)
+        return torch.where(same, slope, (f.unsqueeze(-1) - f.unsqueeze(-2)) / gap)
+
+    def second_product(self, lam: Tensor, G: Tensor, W: Tensor) -> Tensor:
+        part = self.part(lam)
+        same = part.unsqueeze(-1) == part.unsqueeze(-2)
+        return _second_across(self.divided_differences(lam), same, lam, G, W)

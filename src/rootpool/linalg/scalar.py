@@ -189,7 +189,6 @@ def power_difference(a: Tensor, b: Tensor, p: float | Tensor) -> Tensor:
 
     With :math:`u = (a - b)/a`: :math:`f[a, b] = -a^{p-1}\, \mathrm{expm1}(p \log(b/a)) / u`.
     """
-    a = torch.where(a == 0, 1, a)
     log, u = log_ratio(a, b)
     slope = torch.where(u == 0, p, -torch.expm1(p * log) / torch.where(u == 0, 1, u))
     return a ** (p - 1) * slope

@@ -33,7 +33,6 @@ Analysis 38(2), 2017; Higham, *Functions of Matrices*, 2008, section 3.2.
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -41,16 +40,16 @@ import torch
 from torch import Tensor
 from torch.linalg import LinAlgError
 
-from .checks import can_read_values, check_matrix, check_range, first_index, name_item
+from .checks import bad_item, check_count, check_matrix, check_range
 from .decompose import roundoff, svd_forward
 from .differentiation import hermitian_part
 from .functions import named_function
 from .parameters import check_not_negative
 from .precision import without_autocast
-from .restricted import second_across
+from .restricted import Pieces, leading
 from .scalar import Power, ScalarFunction
-from .smooth import Factors, Smooth, differentiable
-from .subspace import _check_count, _check_cut
+from .smooth import Factors, Smooth, differentiable_tall
+from .subspace import check_cut
 
 __all__ = [
     "clip_singular_values",
@@ -105,11 +104,11 @@ class _SingularFunction(Smooth):
         """``f(s)``; where the vectors are arbitrary, f has to be zero."""
         f = self.function.values(s)
         undefined = (s == 0) & (self.function.values(torch.zeros_like(s)) != 0)
-        if can_read_values(undefined) and bool(undefined.any()):
+        if item := bad_item(undefined.any(-1)):
             raise LinAlgError(
-                f"{self.caller}: {name_item(first_index(undefined.any(-1)))} is singular to working "
-                f"precision, where {self.function} is not defined, because it does not tend to 0 there; "
-                "give a function with f(0) = 0, or add a small matrix to A"
+                f"{self.caller}: {item} is singular to working precision, where {self.function} is not "
+                "defined, because it does not tend to 0 there; give a function with f(0) = 0, or add a small "
+                "matrix to A"
             )
         return torch.where(undefined, torch.nan, f)
 
@@ -175,11 +174,10 @@ class _SingularFunction(Smooth):
         # |x| x has none, although x^2 does.
         if self.function.twice_at_zero and self.function != Power(2.0):
             return
-        singular = (s == 0).any(-1)
-        if can_read_values(singular) and bool(singular.any()):
+        if item := bad_item((s == 0).any(-1)):
             raise LinAlgError(
-                f"{self.caller} has no second derivative at the singular matrix "
-                f"{name_item(first_index(singular))}; add a small matrix to A"
+                f"{self.caller} has no second derivative at the singular matrix {item}; add a small matrix "
+                "to A"
             )
 
 
@@ -198,47 +196,12 @@ def _turned(c: _Coefficients, K: Tensor, H: Tensor, P: Tensor, R: Tensor) -> Ten
     return by_ij + (R * K) @ (L * after) - P * ((R * K) @ after)
 
 
-def _apply(
-    A: Tensor, function: ScalarFunction, caller: str, solver_device: str | torch.device | None
-) -> Tensor:
-    if A.shape[-2] < A.shape[-1]:
-        return _apply(A.mH, function, caller, solver_device).mH.resolve_conj()
-    return differentiable(_SingularFunction(function, caller, solver_device), A)
-
-
 # --------------------------------------------------------------------------------------------------
 # Functions that are linear on parts of the spectrum
 
 
-class _Pieces(ScalarFunction):
-    """Slope 1 on part 1 of the spectrum, and 0 on others: divided differences are quotients across."""
-
-    @abstractmethod
-    def part(self, s: Tensor) -> Tensor:
-        """The number ``(..., n)`` of the part that each value is in."""
-
-    @property
-    def domain(self) -> str:
-        return "any"
-
-    def derivatives(self, s: Tensor) -> Tensor:
-        return (self.part(s) == 1).to(s.dtype)
-
-    def divided_differences(self, s: Tensor) -> Tensor:
-        part, f = self.part(s), self.values(s)
-        same = part.unsqueeze(-1) == part.unsqueeze(-2)
-        gap = torch.where(same, 1, s.unsqueeze(-1) - s.unsqueeze(-2))
-        slope = self.derivatives(s).unsqueeze(-1)
-        return torch.where(same, slope, (f.unsqueeze(-1) - f.unsqueeze(-2)) / gap)
-
-    def second_product(self, s: Tensor, G: Tensor, W: Tensor) -> Tensor:
-        part = self.part(s)
-        same = part.unsqueeze(-1) == part.unsqueeze(-2)
-        return second_across(self.divided_differences(s), same, s, G, W)
-
-
 @dataclass(frozen=True)
-class _Clamp(_Pieces):
+class _Clamp(Pieces):
     """Between ``low`` and ``high``, minus ``offset``; with the slope of ``torch.clamp`` at both."""
 
     low: float
@@ -253,31 +216,30 @@ class _Clamp(_Pieces):
 
 
 @dataclass(frozen=True)
-class _Leading(_Pieces):
+class _LowRank(Pieces):
     """The ``count`` largest singular values; kept zeros count as dropped, since that keeps the rank."""
 
     count: int
 
     def part(self, s: Tensor) -> Tensor:
-        n = s.shape[-1]
-        return ((torch.arange(n, device=s.device) >= n - self.count) & (s > 0)).long()
+        return leading(s, self.count) & (s > 0)
 
     def values(self, s: Tensor) -> Tensor:
-        return torch.where(self.part(s) == 1, s, 0)
+        return torch.where(self.part(s), s, 0)
 
     def divided_differences(self, s: Tensor) -> Tensor:
         cut = s.shape[-1] - self.count
         if cut > 0:
             kept = torch.where(s[..., cut] == 0, torch.inf, s[..., cut])
-            _check_cut(kept, s[..., cut - 1], roundoff(s)[..., 0], "singular values")
+            check_cut(kept, s[..., cut - 1], roundoff(s)[..., 0], "singular values")
         return super().divided_differences(s)
 
     def second_product(self, s: Tensor, G: Tensor, W: Tensor) -> Tensor:
         null = s[..., max(s.shape[-1] - self.count, 0)] == 0
-        if can_read_values(null) and bool(null.any()):
+        if item := bad_item(null):
             raise LinAlgError(
-                f"low_rank has no second derivative at {name_item(first_index(null))}, whose rank is "
-                f"below k = {self.count}; choose k up to the rank"
+                f"low_rank has no second derivative at {item}, whose rank is below k = {self.count}; choose "
+                "k up to the rank"
             )
         return super().second_product(s, G, W)
 
@@ -326,8 +288,8 @@ def singular_value_function(
             [ 0.,  0.]])
     """
     check_matrix(A, "singular_value_function")
-    f = named_function(function)
-    return _apply(A, f, "singular_value_function", solver_device)
+    f = _SingularFunction(named_function(function), "singular_value_function", solver_device)
+    return differentiable_tall(f, A)
 
 
 @without_autocast
@@ -361,8 +323,8 @@ def low_rank(A: Tensor, k: int, *, solver_device: str | torch.device | None = No
     (tensor(1.1250), tensor(0.3750))
     """
     check_matrix(A, "low_rank")
-    _check_count(k, min(A.shape[-2:]), "low_rank", A)
-    return _apply(A, _Leading(k), "low_rank", solver_device)
+    check_count(k, min(A.shape[-2:]), "low_rank", A)
+    return differentiable_tall(_SingularFunction(_LowRank(k), "low_rank", solver_device), A)
 
 
 @without_autocast
@@ -395,7 +357,8 @@ def singular_value_threshold(
     check_matrix(A, "singular_value_threshold")
     check_not_negative("threshold", threshold)
     function = _Clamp(threshold, offset=threshold)
-    return _apply(A, function, "singular_value_threshold", solver_device)
+    f = _SingularFunction(function, "singular_value_threshold", solver_device)
+    return differentiable_tall(f, A)
 
 
 @without_autocast
@@ -432,4 +395,7 @@ def clip_singular_values(
         raise ValueError(
             f"clip_singular_values expects max to be positive and at least min, got {max=} and {min=}"
         )
-    return _apply(A, _Clamp(float(min), float(max)), "clip_singular_values", solver_device)
+    function = _Clamp(float(min), float(max))
+    return differentiable_tall(
+        _SingularFunction(function, "clip_singular_values", solver_device), A
+    )

@@ -38,7 +38,7 @@ from .differentiation import (
 )
 from .precision import without_autocast
 
-__all__ = ["Factors", "Smooth", "differentiable"]
+__all__ = ["Factors", "Smooth", "differentiable", "differentiable_tall"]
 
 # Three, because the compiler of torch 2.8 cannot trace Functions with a variable number of arguments.
 Factors = Sequence[Tensor]
@@ -102,6 +102,13 @@ def differentiable(f: Smooth, A: Tensor) -> Tensor:
         _check_sizes(f)
     value: Tensor = apply(_nodes(f).value, A, f)[0]
     return value
+
+
+def differentiable_tall(f: Smooth, A: Tensor) -> Tensor:
+    """``f(A)`` for an f of as many rows as columns or more that commutes with the transpose."""
+    if A.shape[-2] < A.shape[-1]:
+        return differentiable(f, A.mH).mH.resolve_conj()
+    return differentiable(f, A)
 
 
 def _check_sizes(f: Smooth) -> None:

@@ -1,4 +1,4 @@
-"""Solvers: a routine that decomposes, the shapes of its results, and what to try when it fails."""
+"""Solvers: a routine that decomposes, and other ways to call it when it fails."""
 
 from __future__ import annotations
 
@@ -11,7 +11,18 @@ from torch import Tensor
 
 from .parallel import in_worker
 
-__all__ = ["EIGH", "JACOBI", "SVD", "Factors", "Solver", "is_tiny", "jacobi_eigh", "power_of_two"]
+__all__ = [
+    "EIGH",
+    "EIGVALSH",
+    "JACOBI",
+    "SVD",
+    "SVDVALS",
+    "Factors",
+    "Solver",
+    "is_tiny",
+    "jacobi_eigh",
+    "power_of_two",
+]
 
 Factors = tuple[Tensor, ...]
 
@@ -119,47 +130,31 @@ def _turn(x: Tensor, y: Tensor, c: Tensor, s: Tensor) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True)
 class Solver:
-    """A routine for one matrix or a batch ``(..., m, n)``, and what to try on a matrix it fails on."""
+    """A routine for one matrix or a batch ``(..., m, n)``, and how to give it a matrix in another order."""
 
     name: str
     run: Callable[[Tensor], Factors]
-    allocate: Callable[[Tensor], Factors]
+    reordered: Callable[[Tensor], Tensor]
+    restored: Callable[..., Factors]  # the factors of A from those of the reordered matrix
     reads: Callable[[Tensor], Tensor]  # the part of A that the routine looks at
-    ladder: Callable[[Tensor], Iterator[Callable[[], Factors]]]
     least_piece: int = 1  # matrices that a worker must have to be worth it
 
+    def ladder(self, A: Tensor) -> Iterator[Callable[[], Factors]]:
+        """Ways to the same decomposition for one matrix on which the direct call failed."""
 
-def _column_major(A: Tensor, rows: int, columns: int) -> Tensor:
-    # The layout of LAPACK, and so of what torch.linalg returns.
-    return A.new_empty(*A.shape[:-2], columns, rows).mT
+        def scaled() -> Factors:
+            scale = power_of_two(self.reads(A).abs().amax())
+            return tuple(f * scale if f.dim() == 1 else f for f in self.run(A / scale))
 
+        def in_another_order() -> Factors:
+            return self.restored(*self.run(self.reordered(A)))
 
-def _real_empty(A: Tensor, *shape: int) -> Tensor:
-    return A.new_empty(shape, dtype=A.dtype.to_real())
+        def in_float64_on_cpu() -> Factors:
+            factors = self.run(A.to("cpu", torch.promote_types(A.dtype, torch.float64)))
+            real = A.dtype.to_real()
+            return tuple(f.to(A.device, A.dtype if f.is_complex() else real) for f in factors)
 
-
-def _allocate_eigh(A: Tensor) -> Factors:
-    return _real_empty(A, *A.shape[:-1]), _column_major(A, *A.shape[-2:])
-
-
-def _eigh_ladder(A: Tensor) -> Iterator[Callable[[], Factors]]:
-    """Ways to the same decomposition for a matrix on which the direct call failed."""
-    A = A.tril() + A.tril(-1).mH.resolve_conj()
-
-    def scaled() -> Factors:
-        scale = power_of_two(A.abs().amax())
-        lam, U = torch.linalg.eigh(A / scale)
-        return lam * scale, U
-
-    def reversed_order() -> Factors:
-        lam, U = torch.linalg.eigh(A.flip(-2, -1))
-        return lam, U.flip(-2)
-
-    def in_float64_on_cpu() -> Factors:
-        lam, U = torch.linalg.eigh(A.to("cpu", torch.promote_types(A.dtype, torch.float64)))
-        return lam.to(A.device, A.dtype.to_real()), U.to(A)
-
-    yield from (scaled, reversed_order, in_float64_on_cpu)
+        yield from (scaled, in_another_order, in_float64_on_cpu)
 
 
 def _svd_solver(full_matrices: bool) -> Solver:
@@ -167,33 +162,10 @@ def _svd_solver(full_matrices: bool) -> Solver:
         U, s, Vh = torch.linalg.svd(A, full_matrices)
         return U, s, Vh
 
-    def allocate(A: Tensor) -> Factors:
-        m, n = A.shape[-2:]
-        k = min(m, n)
-        return (
-            _column_major(A, m, m if full_matrices else k),
-            _real_empty(A, *A.shape[:-2], k),
-            _column_major(A, n if full_matrices else k, n),
-        )
+    def restored(V: Tensor, s: Tensor, Uh: Tensor) -> Factors:
+        return Uh.mH.resolve_conj(), s, V.mH.resolve_conj()
 
-    def ladder(A: Tensor) -> Iterator[Callable[[], Factors]]:
-        def scaled() -> Factors:
-            scale = power_of_two(A.abs().amax())
-            U, s, Vh = torch.linalg.svd(A / scale, full_matrices)
-            return U, s * scale, Vh
-
-        def transposed() -> Factors:
-            V, s, Uh = torch.linalg.svd(A.mH.resolve_conj(), full_matrices)
-            return Uh.mH.resolve_conj(), s, V.mH.resolve_conj()
-
-        def in_float64_on_cpu() -> Factors:
-            wide = A.to("cpu", torch.promote_types(A.dtype, torch.float64))
-            U, s, Vh = torch.linalg.svd(wide, full_matrices)
-            return U.to(A), s.to(A.device, A.dtype.to_real()), Vh.to(A)
-
-        yield from (scaled, transposed, in_float64_on_cpu)
-
-    return Solver("svd", run, allocate, lambda A: A, ladder)
+    return Solver("svd", run, lambda A: A.mH.resolve_conj(), restored, lambda A: A)
 
 
 def _eigh(A: Tensor) -> Factors:
@@ -201,6 +173,22 @@ def _eigh(A: Tensor) -> Factors:
     return lam, U
 
 
-EIGH = Solver("eigh", _eigh, _allocate_eigh, torch.tril, _eigh_ladder)
+EIGH = Solver(
+    "eigh",
+    _eigh,
+    lambda A: A.flip(-2, -1).mH.resolve_conj(),  # the same triangle is read, in reverse
+    lambda lam, U: (lam, U.flip(-2)),
+    torch.tril,
+)
 JACOBI = replace(EIGH, run=jacobi_eigh, least_piece=CHUNK)
 SVD = {full: _svd_solver(full) for full in (False, True)}
+
+
+def _values_only(solver: Solver, name: str) -> Solver:
+    def run(A: Tensor) -> Factors:
+        return (getattr(torch.linalg, name)(A),)
+
+    return replace(solver, name=name, run=run, restored=lambda values: (values,))
+
+
+EIGVALSH, SVDVALS = _values_only(EIGH, "eigvalsh"), _values_only(SVD[False], "svdvals")

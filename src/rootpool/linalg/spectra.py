@@ -10,36 +10,33 @@ In their basis, with :math:`E = U^H dA\, U`,
           \left[ \frac{g_i - g_j}{\lambda_i - \lambda_j} E_{ij} \right]_{i \ne j} \right) U^H,
 
 and for singular values the same with the Hermitian part of :math:`X = U^H dA\, V`, besides
-:math:`(g_i + g_j)/(s_i + s_j)` for the antihermitian part and :math:`g_i/s_i` outside the ranges of U and
-V. At a tie the quotient 0/0 stands for a derivative of the loss that g alone does not tell: an error.
-The inner product of that with another change is linear in g, and its coefficients are the second
-derivatives of the values.
+:math:`(g_i + g_j)/(s_i + s_j)` for the antihermitian part and :math:`g_i/s_i` outside the range of U (for
+at least as many rows as columns; otherwise transpose). At a tie the quotient 0/0 stands for a derivative of
+the loss that g alone does not tell: an error. The inner product of that with another change is linear in g,
+and its coefficients are the second derivatives of the values.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.linalg import LinAlgError
 
 from .checks import (
-    can_read_values,
+    bad_item,
     check_matrix,
     check_square,
-    first_index,
     is_concrete,
     lower_triangle,
-    name_item,
     needs_grad,
 )
-from .decompose import _solve, eigh_forward, roundoff, svd_forward
+from .decompose import eigh_forward, roundoff, solve, svd_forward
 from .differentiation import hermitian_part
 from .precision import without_autocast
 from .smooth import Factors, Smooth, differentiable
-from .solvers import EIGH, SVD, Solver
+from .solvers import EIGVALSH, SVDVALS, Solver
 
 __all__ = ["eigvalsh", "svdvals"]
 
@@ -79,7 +76,7 @@ class _Values(Smooth):
 
     def vjp_of_jvp(self, factors: Factors, g: Tensor, dA: Tensor) -> Tensor:
         _, U, V = factors
-        apart, together, left, right = self._quotients(factors, dA)
+        apart, together, left = self._quotients(factors, dA)
         g_i, g_j = g.unsqueeze(-1), g.unsqueeze(-2)
         inner = (g_i - g_j) * apart
         if together is not None:
@@ -87,13 +84,11 @@ class _Values(Smooth):
         turned = U @ inner @ V.mH
         if left is not None:
             turned = turned + (left * g_j) @ V.mH
-        if right is not None:
-            turned = turned + (U * g_j) @ right.mH
         return turned
 
     def jvp_of_jvp(self, factors: Factors, v: Tensor, w: Tensor) -> Tensor:
         _, U, V = factors
-        apart, together, left, right = self._quotients(factors, w)
+        apart, together, left = self._quotients(factors, w)
         v = self._part(v)
         X = (U.mH @ v @ V).conj()
         pairs = (X * apart).real
@@ -103,14 +98,12 @@ class _Values(Smooth):
             total = total + pairs.sum(-1) + pairs.sum(-2)
         if left is not None:
             total = total + ((v @ V).conj() * left).real.sum(-2)
-        if right is not None:
-            total = total + ((v.mH @ U).conj() * right).real.sum(-2)
         return total
 
     def _quotients(
         self, factors: Factors, dA: Tensor
-    ) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]:
-        """The terms of vjp_of_jvp: by differences and by sums of g, and outside the ranges of U and V."""
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """The terms of vjp_of_jvp: by differences and by sums of g, and outside the range of U."""
         values, U, V = factors
         self._check_simple(values)
         dA = self._part(dA)
@@ -120,28 +113,25 @@ class _Values(Smooth):
         # 0/0 at a tie that could not be looked at is NaN, as it should be.
         apart = torch.where(diagonal, 0, hermitian_part(X) / torch.where(diagonal, 1, gap))
         if self.symmetric:
-            return apart, None, None, None
+            return apart, None, None
         together = (X - X.mH) / 2 / (values.unsqueeze(-1) + values.unsqueeze(-2))
-        column = values.unsqueeze(-2)
-        left = (dA @ V - U @ X) / column if U.shape[-2] > U.shape[-1] else None
-        right = (dA.mH @ U - V @ X.mH) / column if V.shape[-2] > V.shape[-1] else None
-        return apart, together, left, right
+        if U.shape[-2] == U.shape[-1]:
+            return apart, together, None
+        return apart, together, (dA @ V - U @ X) / values.unsqueeze(-2)
 
     def _check_simple(self, values: Tensor) -> None:
         """Raise where two values are equal, or a singular value is zero, to working precision."""
-        if not can_read_values(values) or values.shape[-1] == 0:
-            return
         level = roundoff(values)
         bad = (values.diff(dim=-1).abs() <= level).any(-1)
         what = "equal eigenvalues"
         if not self.symmetric:
             bad = bad | (values <= level).any(-1)
             what = "equal or zero singular values"
-        if bool(bad.any()):
+        if item := bad_item(bad):
             raise LinAlgError(
-                f"the second derivative of {self.name} at {name_item(first_index(bad))} needs more of "
-                f"the loss than its gradient, because the matrix has {what}; write the loss as the "
-                "trace of a matrix function, which is exact there"
+                f"the second derivative of {self.name} at {item} needs more of the loss than its gradient, "
+                f"because the matrix has {what}; write the loss as the trace of a matrix function, which is "
+                "exact there"
             )
 
     def _part(self, dA: Tensor) -> Tensor:
@@ -158,28 +148,11 @@ class _Values(Smooth):
 # Without a gradient no vectors are needed
 
 
-def _values_only(name: str, run: Any, solver: Solver, place: int) -> Solver:
-    """A solver for the factor at ``place`` alone; what fails is tried again with the vectors."""
-
-    def ladder(A: Tensor) -> Any:
-        for attempt in solver.ladder(A):
-            yield lambda attempt=attempt: (attempt()[place],)
-
-    def allocate(A: Tensor) -> tuple[Tensor]:
-        return (A.new_empty(*A.shape[:-2], min(A.shape[-2:]), dtype=A.dtype.to_real()),)
-
-    return Solver(name, lambda A: (run(A),), allocate, solver.reads, ladder)
-
-
-_EIGVALSH = _values_only("eigvalsh", torch.linalg.eigvalsh, EIGH, 0)
-_SVDVALS = _values_only("svdvals", torch.linalg.svdvals, SVD[False], 1)
-
-
 def _values(A: Tensor, f: _Values, solver: Solver) -> Tensor:
     if is_concrete(A) and not needs_grad(A):
-        (alone,) = _solve(solver, A.to(f.solver_device) if f.solver_device else A, f.name)
+        (alone,) = solve(solver, A.to(f.solver_device) if f.solver_device else A, f.name)
         return alone.to(A.device)
-    return differentiable(f, A)
+    return differentiable(f, A.mH if A.shape[-2] < A.shape[-1] else A)
 
 
 @without_autocast
@@ -210,7 +183,7 @@ def eigvalsh(
             [0., 1.]])
     """
     check_square(A, "eigvalsh")
-    return _values(lower_triangle(A, UPLO), _Values(True, solver_device), _EIGVALSH)
+    return _values(lower_triangle(A, UPLO), _Values(True, solver_device), EIGVALSH)
 
 
 @without_autocast
@@ -235,4 +208,4 @@ def svdvals(A: Tensor, *, solver_device: str | torch.device | None = None) -> Te
     True
     """
     check_matrix(A, "svdvals")
-    return _values(A, _Values(False, solver_device), _SVDVALS)
+    return _values(A, _Values(False, solver_device), SVDVALS)

@@ -30,20 +30,33 @@ import torch
 from torch import Tensor
 from torch.linalg import LinAlgError
 
-from .checks import can_read_values, check_matrix, check_range, check_tensor, first_index, name_item
+from .checks import (
+    can_read_values,
+    check_count,
+    check_matrix,
+    check_range,
+    check_tensor,
+    first_index,
+    name_item,
+)
 from .decompose import eigh_forward, roundoff, svd_forward
 from .differentiation import hermitian_part
 from .functions import apply_function
 from .matrix_derivatives import second_derivative
-from .parameters import check_at_least
 from .precision import without_autocast
-from .scalar import ScalarFunction
+from .restricted import Pieces, leading
 from .smooth import Factors, Smooth, differentiable
 
-__all__ = ["LeadingProjector", "leading_projector", "principal_subspace"]
+__all__ = [
+    "LeadingProjector",
+    "PrincipalBasis",
+    "check_cut",
+    "leading_projector",
+    "principal_subspace",
+]
 
 
-def _check_cut(kept: Tensor, dropped: Tensor, level: Tensor, what: str) -> None:
+def check_cut(kept: Tensor, dropped: Tensor, level: Tensor, what: str) -> None:
     """Raise where the smallest kept value is not above the largest dropped one; tensors ``(...)``."""
     if not can_read_values(kept):  # then the derivative is infinite or NaN
         return
@@ -62,48 +75,28 @@ def _check_cut(kept: Tensor, dropped: Tensor, level: Tensor, what: str) -> None:
 
 
 @dataclass(frozen=True)
-class LeadingProjector(ScalarFunction):
+class LeadingProjector(Pieces):
     r"""1 on the ``count`` largest eigenvalues and 0 on the others.
 
-    :math:`f[a, b] = 1/(a - b)` across the cut and 0 elsewhere. The second divided differences are
-    products of two such quotients: for two kept ``a``, ``b`` and a dropped ``c``,
-    :math:`f[a, b, c] = -1/((a - c)(b - c))`; for two dropped ones with the other sign.
+    :math:`f[a, b] = 1/(a - b)` across the cut and 0 elsewhere.
     """
-
-    domain = "any"
 
     count: int
 
-    def __post_init__(self) -> None:
-        check_at_least("k", self.count, 1)
-
-    def _kept(self, lam: Tensor) -> Tensor:
-        n = lam.shape[-1]
-        return torch.arange(n, device=lam.device) >= n - self.count
+    def part(self, lam: Tensor) -> Tensor:
+        return leading(lam, self.count)
 
     def values(self, lam: Tensor) -> Tensor:
-        return self._kept(lam).to(lam.dtype).expand_as(lam)
+        return self.part(lam).to(lam.dtype).expand_as(lam)
 
     def derivatives(self, lam: Tensor) -> Tensor:
         return torch.zeros_like(lam)
 
     def divided_differences(self, lam: Tensor) -> Tensor:
-        kept, cut = self._kept(lam), lam.shape[-1] - self.count
+        cut = lam.shape[-1] - self.count
         if cut > 0:
-            _check_cut(lam[..., cut], lam[..., cut - 1], roundoff(lam)[..., 0], "eigenvalues")
-        across = kept.unsqueeze(-1) != kept
-        gap = (lam.unsqueeze(-1) - lam.unsqueeze(-2)).abs()
-        return torch.where(across, 1 / torch.where(across, gap, 1), 0)
-
-    def second_product(self, lam: Tensor, G: Tensor, W: Tensor) -> Tensor:
-        kept, L = self._kept(lam), self.divided_differences(lam)
-        sign = torch.where(kept, 1, -1).to(lam.dtype)
-        inside = kept.unsqueeze(-1) == kept
-        G_in, W_in = torch.where(inside, G, 0), torch.where(inside, W, 0)
-        G_L, W_L = L * G, L * W  # across the cut alone
-        same = -sign.unsqueeze(-1) * (G_L @ W_L + W_L @ G_L)
-        other = G_L @ W_in + W_L @ G_in - G_in @ W_L - W_in @ G_L
-        return same + L * sign.unsqueeze(-1) * other
+            check_cut(lam[..., cut], lam[..., cut - 1], roundoff(lam)[..., 0], "eigenvalues")
+        return super().divided_differences(lam)
 
 
 def leading_projector(
@@ -138,16 +131,8 @@ def leading_projector(
     tensor(0.2500)
     """
     check_tensor(A, "leading_projector")
-    _check_count(k, A.shape[-1] if A.dim() else 0, "leading_projector", A)
+    check_count(k, A.shape[-1] if A.dim() else 0, "leading_projector", A)
     return apply_function(A, LeadingProjector(k), "leading_projector", solver_device=solver_device)
-
-
-def _check_count(k: int, most: int, caller: str, A: Tensor) -> None:
-    check_at_least("k", k, 1)
-    if k > most:
-        raise ValueError(
-            f"{caller} expects k of at most {most} for shape {tuple(A.shape)}, got {k}"
-        )
 
 
 # --------------------------------------------------------------------------------------------------
@@ -155,7 +140,7 @@ def _check_count(k: int, most: int, caller: str, A: Tensor) -> None:
 
 
 @dataclass(frozen=True)
-class _PrincipalBasis(Smooth):
+class PrincipalBasis(Smooth):
     """``X -> V_k``; the factors are U, s and V^H."""
 
     name = "principal_subspace"
@@ -245,7 +230,7 @@ def _across(s: Tensor, k: int, d: int) -> tuple[Tensor, Tensor]:
     kept, dropped = s[..., :k], s[..., k:]
     if k < d:
         next_one = dropped[..., 0] if k < s.shape[-1] else torch.zeros_like(kept[..., 0])
-        _check_cut(kept[..., -1], next_one, roundoff(s)[..., 0], "singular values")
+        check_cut(kept[..., -1], next_one, roundoff(s)[..., 0], "singular values")
     s_i, s_j = kept.unsqueeze(-2), dropped.unsqueeze(-1)
     inverse = 1 / (s_i - s_j)
     return inverse * (s_i / (s_i + s_j)), inverse * (s_j / (s_i + s_j))
@@ -285,5 +270,5 @@ def principal_subspace(
             [-0.1667,  0.0000]])
     """
     check_matrix(X, "principal_subspace")
-    _check_count(k, min(X.shape[-2:]), "principal_subspace", X)
-    return differentiable(_PrincipalBasis(k, solver_device), X - X.mean(-2, keepdim=True))
+    check_count(k, min(X.shape[-2:]), "principal_subspace", X)
+    return differentiable(PrincipalBasis(k, solver_device), X - X.mean(-2, keepdim=True))

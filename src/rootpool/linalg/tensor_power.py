@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.linalg import LinAlgError
 
-from .checks import can_read_values, check_range, check_square, first_index, name_item
+from .checks import bad_item, can_read_values, check_range, check_square
 from .decompose import eigh_forward
 from .differentiation import hermitian_part
 from .precision import without_autocast
@@ -42,13 +42,11 @@ class _Power(Smooth):
     def value(self, Z: Tensor) -> tuple[Tensor, ...]:
         A, p = self._split(Z)
         lam, U = eigh_forward(A, "nonnegative", self.name, self.solver_device, self.eps)
-        if can_read_values(lam):
-            broken = (p[..., 0] < 0) & (lam == 0).any(-1)
-            if broken.any():
-                raise LinAlgError(
-                    f"powm with a negative exponent expects positive definite matrices, but "
-                    f"{name_item(first_index(broken))} is singular to working precision; add a ridge"
-                )
+        if item := bad_item((p[..., 0] < 0) & (lam == 0).any(-1)):
+            raise LinAlgError(
+                f"powm with a negative exponent expects positive definite matrices, but {item} is singular "
+                "to working precision; add a ridge"
+            )
         F = (U * (lam**p).unsqueeze(-2)) @ U.mH
         check_range(F, self.name)
         return F, lam, U, p.clone()

@@ -28,13 +28,13 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.linalg import LinAlgError
 
-from .checks import DTYPES, check_square, check_tensor
+from .checks import DTYPES, VECTOR_ADVICE, check_count, check_range, check_square, check_tensor
 from .decompose import eigh_forward
 from .differentiation import hermitian_part
 from .eigh import EighResult, eigh
 from .precision import without_autocast
 from .rules import Degenerate
-from .subspace import _check_count
+from .solvers import power_of_two
 from .svd import SVDResult
 
 __all__ = ["topk_eigh", "topk_svd"]
@@ -69,14 +69,16 @@ def _solve(apply: Operator, U: Tensor, lam: Tensor, G: Tensor) -> Tensor:
         product = (X.conj() * Y).sum(0)
         return product.real if product.is_complex() else product
 
-    R = project(project(G))
+    # In units of both sides of the systems squares stay within the range.
+    scale, unit = power_of_two(lam.abs().amax()), power_of_two(G.abs().amax())
+    R = project(project(G / unit))
     X, P, size = torch.zeros_like(R), R, inner(R, R)
     eps, wanted = torch.finfo(lam.dtype).eps, size.sum()
     least, best = wanted, X
     for _ in range(max(1000, 2 * len(U))):
         if not bool(least > (10 * eps) ** 2 * wanted):
-            return best
-        step = project(P * lam - apply(P))
+            break
+        step = project((P * lam - apply(P)) / scale)
         curvature = inner(P, step)
         alpha = torch.where(curvature > 0, size / torch.where(curvature > 0, curvature, 1), 0)
         X, R = X + P * alpha, project(R - step * alpha)
@@ -92,7 +94,9 @@ def _solve(apply: Operator, U: Tensor, lam: Tensor, G: Tensor) -> Tensor:
             f"{math.sqrt(float(least / wanted)):.1g} of the right side, because the gap at the cut is too "
             "small; choose k at a larger gap, or float64"
         )
-    return best
+    gradient = best * unit / scale
+    check_range(gradient, "the gradient of the largest eigenvectors", G, advice=VECTOR_ADVICE)
+    return gradient
 
 
 def _largest(apply: Operator, k: int, like: Tensor) -> tuple[Tensor, Tensor, float]:
@@ -115,10 +119,12 @@ def _largest(apply: Operator, k: int, like: Tensor) -> tuple[Tensor, Tensor, flo
 
     def matvec(v: Any) -> Any:
         columns = torch.from_numpy(v.reshape(n, -1)).to(like)
-        return apply(columns).cpu().numpy().reshape(v.shape)
+        return (apply(columns) / unit).cpu().numpy().reshape(v.shape)
 
     # The same result at every call: scipy would start from a random vector of its own.
-    start = torch.randn(n, generator=torch.Generator().manual_seed(0), dtype=like.dtype).numpy()
+    vector = torch.randn(n, 1, generator=torch.Generator().manual_seed(0), dtype=like.dtype)
+    # ARPACK takes eigenvalues below eps^(2/3) for zeros.
+    unit, start = power_of_two(apply(vector.to(like)).abs().amax()), vector[:, 0].numpy()
     operator = LinearOperator((n, n), matvec=matvec, matmat=matvec, dtype=start.dtype)
     try:
         values, vectors = eigsh(operator, k + 1, which="LA", v0=start)
@@ -130,7 +136,8 @@ def _largest(apply: Operator, k: int, like: Tensor) -> tuple[Tensor, Tensor, flo
     values, order = torch.from_numpy(values).sort()
     # Lanczos' vectors are orthogonal to rounding; close ones a little less.
     U = torch.linalg.qr(torch.from_numpy(vectors)[:, order[1:]])[0]
-    return values[1:].to(like.device), U.to(like), float(values[0])
+    values = values.to(like.device) * unit
+    return values[1:], U.to(like), float(values[0])
 
 
 def _topk(apply: Operator, k: int, like: Tensor, caller: str, what: str) -> tuple[Tensor, Tensor]:
@@ -201,7 +208,7 @@ def topk_eigh(A: Tensor | Operator, k: int, *, like: Tensor | None = None) -> Ei
                 f"{tuple(like.shape)} {like.dtype}"
             )
         apply, vector = A, like
-    _check_count(k, len(vector), "topk_eigh", vector)
+    check_count(k, len(vector), "topk_eigh", vector)
     return EighResult(*_topk(apply, k, vector, "topk_eigh", "eigenvalues"))
 
 
@@ -229,7 +236,7 @@ def topk_svd(A: Tensor, k: int) -> SVDResult:
     check_tensor(A, "topk_svd")
     _check_single(A, "topk_svd")
     m, n = A.shape
-    _check_count(k, min(m, n), "topk_svd", A)
+    check_count(k, min(m, n), "topk_svd", A)
 
     def apply(Z: Tensor) -> Tensor:
         return torch.cat([A @ Z[m:], A.mH @ Z[:m]])
