@@ -33,8 +33,7 @@ class Whitening(WhiteningLayer):
     at repeated eigenvalues. Fewer samples than channels are fine.
 
     The buffer ``running_covariance`` is ``(groups, n, n)`` with n channels per group, and ``(C, C)`` for one
-    group. A layer with several groups also loads the statistics of one with a single group: the blocks on
-    the diagonal.
+    group.
 
     Args:
         num_features: channels C.
@@ -87,7 +86,9 @@ class Whitening(WhiteningLayer):
     ) -> None:
         if momentum is not None and not 0 < momentum <= 1:
             raise ValueError(f"momentum must be in (0, 1] or None, got {momentum!r}")
-        super().__init__(num_features, groups, eps, affine, method, compute_dtype)
+        super().__init__(
+            num_features, groups, eps, affine=affine, method=method, compute_dtype=compute_dtype
+        )
         self.momentum, self.process_group = momentum, process_group
         n = self.num_features // self.groups
         several = (self.groups,) if self.groups > 1 else ()
@@ -137,14 +138,6 @@ class Whitening(WhiteningLayer):
         self.running_mean.lerp_(mean.flatten().to(self.running_mean.dtype), weight)
         self.running_covariance.lerp_(tracked, weight)
 
-    def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any) -> None:
-        key = prefix + "running_covariance"
-        whole = state_dict.get(key)
-        if self.groups > 1 and whole is not None and whole.shape == 2 * (self.num_features,):
-            blocks = whole.unflatten(1, (self.groups, -1)).unflatten(0, (self.groups, -1))
-            state_dict[key] = blocks.diagonal(dim1=0, dim2=2).movedim(-1, 0).contiguous()
-        super()._load_from_state_dict(state_dict, prefix, *args)
-
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, momentum={self.momentum}"
 
@@ -192,15 +185,3 @@ class GroupWhitening(WhiteningLayer):
         "GroupWhitening needs two values or more per group and sample, got {}; use fewer groups, or "
         "larger maps"
     )
-
-    def __init__(
-        self,
-        num_features: int,
-        groups: int,
-        eps: float = 1e-5,
-        *,
-        affine: bool = False,
-        method: str | WhiteningMethod = "exact",
-        compute_dtype: torch.dtype | None = None,
-    ) -> None:
-        super().__init__(num_features, groups, eps, affine, method, compute_dtype)

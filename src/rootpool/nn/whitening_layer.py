@@ -32,10 +32,11 @@ class WhiteningLayer(nn.Module):
         self,
         num_features: int,
         groups: int,
-        eps: float,
-        affine: bool,
-        method: str | WhiteningMethod,
-        compute_dtype: torch.dtype | None,
+        eps: float = 1e-5,
+        *,
+        affine: bool = False,
+        method: str | WhiteningMethod = "exact",
+        compute_dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         check_at_least("num_features", num_features, 1)
