@@ -55,7 +55,12 @@ VALUE_ERRORS = {
     ),
     r"5 positions of 3 samples, got \(5,\)": lambda: rn.covariance(X, weights=X[0, 0]),
     r"3 samples, got \(3, 4\)": lambda: rn.covariance(X, weights=X[..., 0]),
-    "two values or more with a weight": lambda: rn.Whitening(4)(X, by_sample(0, 0, 0)),
+    "channel while training, got weights that sum up to 0;": lambda: rn.Whitening(4)(
+        X, by_sample(0, 0, 0)
+    ),
+    "per group and sample, got weights that sum up to 0;": lambda: rn.GroupWhitening(4, 2)(
+        X, by_sample(1, 0, 1)
+    ),
     r"\(B, C, H, W\) or \(B, C, N\), got \(4, 5\)": lambda: rn.covariance_pool(X[0]),
     r"at least one channel and one position, got": lambda: rn.covariance_pool(X[..., :0]),
     "of triangle, isometric, matrix, got": lambda: rn.covariance_pool(X, output="vector"),

@@ -10,6 +10,7 @@ from rootpool.nn import (
     METHODS,
     AveragePool,
     CovariancePool,
+    GroupWhitening,
     Whitening,
     covariance,
     covariance_pool,
@@ -140,3 +141,18 @@ def test_whitening_of_repeated_and_masked_positions(method, masked):
     if masked:
         assert bool((Y.mT[~k] == 0).all())
         assert torch.allclose(layers[0].running_covariance, layers[1].running_covariance)
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int64])
+def test_group_whitening_of_repeated_and_masked_positions(dtype):
+    k = counts(6).to(dtype)
+    X = random(2, 4, 6).requires_grad_()
+    layer = GroupWhitening(4, groups=2, eps=1e-9)
+    broken = X.masked_fill((k == 0)[:, None] & (dtype == torch.bool), torch.nan)
+    Y = layer(broken, k)
+    for i in (0, 1):
+        expected = layer(X[i].repeat_interleave(k[i].long(), -1)[None])[0]
+        assert torch.allclose(expected, Y[i].repeat_interleave(k[i].long(), -1), atol=1e-9)
+    if dtype == torch.bool:
+        assert bool((Y.mT[~k] == 0).all())
+    assert torch.autograd.grad(Y.sin().sum(), X)[0].isfinite().all()

@@ -175,10 +175,6 @@ def test_running_statistics_of_groups_are_blocks_of_the_whole(method):
     for k, block in enumerate(parts.running_covariance):
         part = slice(2 * k, 2 * k + 2)
         assert torch.allclose(block, whole.running_covariance[part, part], rtol=1e-5)
-    loaded = Whitening(6, groups=3, method=method)
-    loaded.load_state_dict(whole.state_dict())  # the statistics of one group serve several
-    X = matrices.random(2, 6, 4, dtype=torch.float32, seed=9)
-    assert torch.allclose(loaded.eval()(X), parts.eval()(X), rtol=1e-4, atol=1e-5)
     parts.reset_running_stats()
     assert torch.equal(parts.running_covariance, torch.eye(2).expand(3, 2, 2))
 

@@ -72,7 +72,7 @@ from rootpool.linalg.vectorize import triangle_size
 from .spectral_roots import SpectralRoot
 from .triangle import pack_product, row_start, unpack_times
 
-__all__ = ["allocate", "cuts", "own_units", "root", "root_gradient"]
+__all__ = ["cuts", "gradient", "own_units", "root", "root_gradient", "unfilled"]
 
 
 # --------------------------------------------------------------------------------------------------
@@ -172,24 +172,24 @@ def _normalise(Y: Tensor) -> Tensor | float:
 
 
 def _write_root(method: SpectralRoot, W: Tensor, s: Tensor, out: Tensor) -> None:
-    """``out <- W diag(weights) W^T + null_value I``, or its triangle."""
+    r"""``out`` becomes :math:`W diag(weights) W^T + \sqrt{floor} I`, or its triangle."""
     if W.dtype != s.dtype:
         W, s = W * _unit(s).to(W.dtype).unsqueeze(-1), s.to(W.dtype)
-    null_value, weights = method.null_value(s.dtype), method.weights(s)
+    null, weights = math.sqrt(method.floor(s.dtype)), method.weights(s)
     left = W if weights is None else W * weights.unsqueeze(-2)
     d = W.shape[1]
     if out.dim() == 3:
         out.copy_(torch.bmm(left, W.mT))
-        if null_value:
-            out.diagonal(dim1=1, dim2=2).add_(null_value)
+        if null:
+            out.diagonal(dim1=1, dim2=2).add_(null)
     else:
         pack_product(left, W, out)
-        if null_value:
-            out[:, row_start(torch.arange(d, device=out.device), d)] += null_value
+        if null:
+            out[:, row_start(torch.arange(d, device=out.device), d)] += null
 
 
-def _gradient(method: SpectralRoot, g: Tensor, W: Tensor, K: Tensor, s: Tensor) -> Tensor:
-    """The gradient to the features, ``(b, d, N)``."""
+def gradient(method: SpectralRoot, g: Tensor, W: Tensor, K: Tensor, s: Tensor) -> Tensor:
+    """The gradient to some features, ``(b, d, N)``."""
     s = own_units(s, W)
     T = torch.bmm((g + g.mT).to(W.dtype), W) if g.dim() == 3 else unpack_times(g, W)
     Z = torch.bmm(W.mT, T)
@@ -233,10 +233,16 @@ def _check_finite(X: Tensor, first: int) -> None:
             )
 
 
-def allocate(
-    X: Tensor, dtype: torch.dtype, kept: torch.dtype, output: str, save: bool
+def unfilled(
+    X: Tensor,
+    method: SpectralRoot | str,
+    dtype: torch.dtype,
+    kept: torch.dtype,
+    output: str,
+    save: bool,
+    solver_device: str,
 ) -> tuple[Tensor, ...]:
-    """The result, and what the backward needs: W, K and the singular values."""
+    """Memory for what :func:`root` returns."""
     B, d, N = X.shape
     r = N - 1 if d >= N else d
     out = X.new_empty(B, d, d) if output == "matrix" else X.new_empty(B, triangle_size(d))
@@ -252,7 +258,7 @@ def root(
     kept: torch.dtype,
     output: str,
     save: bool,
-    solver_device: str = "",
+    solver_device: str,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The roots of the covariances of features ``(B, C, N)``; if asked, W, K and singular values.
 
@@ -266,7 +272,7 @@ def root(
         solver_device: where to decompose; empty for a choice by device, size and version of torch.
     """
     X = X.detach()
-    out, W, K, s = allocate(X, dtype, kept, output, save)
+    out, W, K, s = unfilled(X, method, dtype, kept, output, save, solver_device)
     # Elsewhere a look makes the host wait, and the decomposition refuses what broken features have made of
     # the Gram matrix; of one position, that matrix is empty.
     looks_first = _on_cpu(X) or X.shape[2] == 1
@@ -304,13 +310,12 @@ def root_gradient(
     """
     g, W, K, s = g.detach().contiguous(), W.detach(), K.detach(), s.detach()
     B, d, N = W.shape[0], W.shape[1], K.shape[2]
-    gradient = g.new_empty(B, d, N)
+    whole = g.new_empty(B, d, N)
 
     def work(piece: slice) -> None:
-        factors = (W[piece], K[piece], s[piece])
-        gradient[piece] = _gradient(method, g[piece], *factors)
-        if suspects is not None and not math.isfinite(gradient[piece].sum().item()):
+        whole[piece] = gradient(method, g[piece], W[piece], K[piece], s[piece])
+        if suspects is not None and not math.isfinite(whole[piece].sum().item()):
             suspects.append(piece.start)
 
     _run(work, g, d, N)
-    return gradient
+    return whole

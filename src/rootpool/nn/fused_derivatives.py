@@ -11,7 +11,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from rootpool.linalg import from_triangle, to_triangle, triangle_size, triangle_weights
+from rootpool.linalg import from_triangle, to_triangle, triangle_size
 from rootpool.linalg.checks import can_read_values, check_range, is_concrete, needs_grad
 from rootpool.linalg.matrix_derivatives import derivative, evaluate, second_derivative
 from rootpool.linalg.precision import HALF
@@ -20,8 +20,8 @@ from rootpool.linalg.scalar import FUNCTIONS
 from rootpool.linalg.smooth import Factors, Smooth, differentiable
 
 from .covariance import GRADIENT_ADVICE, GRADIENT_OF
-from .fused import own_units, root, root_gradient
-from .fused_operators import backward_op, encoded, forward_op
+from .fused import gradient, own_units, root_gradient
+from .fused_operators import backward_op, encoded, run
 from .spectral_roots import SpectralRoot
 
 __all__ = ["fused_root"]
@@ -44,11 +44,7 @@ class _FusedRoot(Smooth):
         return "covariance_pool"
 
     def value(self, X: Tensor) -> tuple[Tensor, ...]:
-        options = (self.dtype, self.kept, self.output, True, self.solver_device)
-        if isinstance(self.method, SpectralRoot) and is_concrete(X):
-            return root(X, self.method, *options)
-        factors: tuple[Tensor, ...] = forward_op(X, encoded(self.method), *options)
-        return factors
+        return run(X, self.method, self.dtype, self.kept, self.output, True, self.solver_device)
 
     def like_value(self, X: Tensor, factors: Factors) -> Tensor:
         d = X.shape[1]
@@ -61,21 +57,15 @@ class _FusedRoot(Smooth):
             # Those who scale a loss in half precision look for infinities themselves.
             looks = can_read_values(g) and g.dtype not in HALF
             suspects: list[int] | None = [] if looks else None
-            gradient = root_gradient(g, W, K, s, self.method, suspects)
+            found = root_gradient(g, W, K, s, self.method, suspects)
             if suspects:
-                check_range(gradient, GRADIENT_OF, g, item="features", advice=GRADIENT_ADVICE)
-            return gradient
+                check_range(found, GRADIENT_OF, g, item="features", advice=GRADIENT_ADVICE)
+            return found
         if isinstance(self.method, str) or torch.compiler.is_compiling():
             traced: Tensor = backward_op(g, W, K, s, encoded(self.method))
             return traced
         # What wraps other tensors cannot go to worker threads.
-        twice = g + g.mT if g.dim() == 3 else from_triangle(g)
-        if g.dim() == 2:
-            twice = twice + torch.diag_embed(twice.diagonal(dim1=1, dim2=2))
-        T, s = twice.to(W.dtype) @ W, own_units(s, W)
-        inner, columns = self.method.feature_gradient(s, W.mT @ T)
-        T = T if columns is None else T * columns.unsqueeze(-2)
-        return ((T + W @ inner) @ K).to(g.dtype)
+        return gradient(self.method, _unpacked(g), W, K, s).to(g.dtype)
 
     def jvp(self, factors: Factors, dX: Tensor) -> Tensor:
         method = self.method
@@ -110,6 +100,11 @@ def _shaped(Q: Tensor, output: str) -> Tensor:
     return Q if output == "matrix" else to_triangle(Q)
 
 
+def _unpacked(g: Tensor) -> Tensor:
+    """A gradient of roots as matrices: upper triangular ones for triangles."""
+    return g if g.dim() == 3 else from_triangle(g).triu()
+
+
 # --------------------------------------------------------------------------------------------------
 # The second derivative
 
@@ -133,20 +128,13 @@ def _second(factors: Factors, a: Tensor, H: Tensor, output: str, *, of_root: boo
     if of_root:
         second = _shaped(curve.of_jvp(_centred(a), _centred(H)), output)
     else:
-        S = from_triangle(_half_off_diagonal(a)) if a.dim() == 2 else (a + a.mT) / 2
-        second = _centred(curve.of_vjp(S, _centred(H)))
+        G = _unpacked(a)
+        second = _centred(curve.of_vjp((G + G.mT) / 2, _centred(H)))
     return (second / (unit if second.dim() == 3 else unit[..., 0])).to(dtype)
 
 
 def _centred(X: Tensor) -> Tensor:
     return X - X.mean(-1, keepdim=True)
-
-
-def _half_off_diagonal(triangle: Tensor) -> Tensor:
-    """The triangle of the symmetric part of the upper triangular matrix that has this triangle."""
-    d = from_triangle(triangle[:1]).shape[-1]
-    weights = triangle_weights(d, dtype=triangle.dtype, device=triangle.device)
-    return triangle / weights.square()
 
 
 class _Curve:
@@ -197,7 +185,7 @@ def fused_root(
     dtype: torch.dtype,
     kept: torch.dtype,
     output: str,
-    solver_device: str = "",
+    solver_device: str,
 ) -> Tensor:
     """Roots of the covariances of features ``(B, C, N)``, with their derivatives to the features.
 
@@ -210,11 +198,6 @@ def fused_root(
         solver_device: as in :func:`rootpool.nn.fused.root`.
     """
     if not needs_grad(X):
-        if is_concrete(X):
-            return root(X, method, dtype, kept, output, False, solver_device)[0]
-        # What torch.jit.trace writes down: the operator.
-        options = (dtype, kept, output, False, solver_device)
-        traced: Tensor = forward_op(X, encoded(method), *options)[0]
-        return traced
+        return run(X, method, dtype, kept, output, False, solver_device)[0]
     described = encoded(method) if torch.compiler.is_compiling() else method
     return differentiable(_FusedRoot(described, dtype, kept, output, solver_device), X)

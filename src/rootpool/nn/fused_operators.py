@@ -1,4 +1,4 @@
-"""The fused root as operators for tracers (``torch.compile``, ``torch.export``, ``torch.jit.trace``).
+"""The fused root as a function, or as an operator for tracers (``torch.compile``, ``torch.jit.trace``).
 
 Operators take no objects: a method is passed as text, the name under which it is registered and its fields.
 """
@@ -9,18 +9,20 @@ import ast
 import dataclasses
 import math
 import numbers
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from rootpool.linalg._private import NOT_IN_CUDA_GRAPHS
+from rootpool.linalg.checks import is_concrete
 from rootpool.linalg.decompose import without_derivative
 
-from .fused import allocate, root, root_gradient
+from .fused import root, root_gradient, unfilled
 from .registry import METHODS, is_registered
 from .spectral_roots import SpectralRoot
 
-__all__ = ["backward_op", "decoded", "encoded", "forward_op"]
+__all__ = ["backward_op", "encoded", "run"]
 
 
 def encoded(method: SpectralRoot | str) -> str:
@@ -51,7 +53,7 @@ def _literal(value: object, method: SpectralRoot) -> str:
     )
 
 
-def decoded(text: str) -> SpectralRoot:
+def _decoded(text: str) -> SpectralRoot:
     """The method that :func:`encoded` wrote."""
     name, values = ast.literal_eval(text)
     method = METHODS[name](**values)
@@ -60,17 +62,17 @@ def decoded(text: str) -> SpectralRoot:
 
 
 @torch.library.custom_op("rootpool::covariance_root", mutates_args=(), **NOT_IN_CUDA_GRAPHS)
-def forward_op(
+def _forward_op(
     X: Tensor,
     method: str,
     dtype: torch.dtype,
     kept: torch.dtype,
     output: str,
     save: bool,
-    solver_device: str = "",
+    solver_device: str,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """:func:`root` for tracers."""
-    return root(X, decoded(method), dtype, kept, output, save, solver_device)
+    return root(X, _decoded(method), dtype, kept, output, save, solver_device)
 
 
 @torch.library.custom_op(
@@ -78,25 +80,21 @@ def forward_op(
 )
 def backward_op(g: Tensor, W: Tensor, K: Tensor, s: Tensor, method: str) -> Tensor:
     """:func:`root_gradient` for tracers."""
-    return root_gradient(g, W, K, s, decoded(method))
+    return root_gradient(g, W, K, s, _decoded(method))
 
 
-without_derivative(forward_op)
-
-
-@forward_op.register_fake
-def _(
-    X: Tensor,
-    method: str,
-    dtype: torch.dtype,
-    kept: torch.dtype,
-    output: str,
-    save: bool,
-    solver_device: str = "",
-) -> tuple[Tensor, ...]:
-    return allocate(X, dtype, kept, output, save)
+without_derivative(_forward_op)
+_forward_op.register_fake(unfilled)
 
 
 @backward_op.register_fake
 def _(g: Tensor, W: Tensor, K: Tensor, s: Tensor, method: str) -> Tensor:
     return g.new_empty(W.shape[0], W.shape[1], K.shape[2])
+
+
+def run(X: Tensor, method: SpectralRoot | str, *options: Any) -> tuple[Tensor, ...]:
+    """:func:`root` with its options, in the way that the tensor asks for; text is for tracers alone."""
+    if isinstance(method, SpectralRoot) and is_concrete(X):
+        return root(X, method, *options)
+    factors: tuple[Tensor, ...] = _forward_op(X, encoded(method), *options)
+    return factors

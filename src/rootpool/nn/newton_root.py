@@ -10,9 +10,8 @@ from torch import Tensor
 
 from rootpool.linalg import newton_schulz, sqrtm
 from rootpool.linalg.parameters import check_at_least
-from rootpool.linalg.solvers import power_of_two
 
-from .spectral_roots import SpectralRoot, assemble, relative
+from .spectral_roots import SpectralRoot, assemble, root_trace
 
 __all__ = ["NewtonFused", "SVDNewton"]
 
@@ -46,11 +45,9 @@ class SVDNewton(SpectralRoot):
         return approximation + (exact - approximation).detach()
 
     def feature_gradient(self, s: Tensor, Z: Tensor) -> tuple[Tensor, Tensor | None]:
-        unit = power_of_two(s[:, -1:])  # nothing below changes with the unit of s and Z
+        unit = root_trace(s)  # the result does not change with the unit of s and Z
         s, Z = s / unit, Z / unit.unsqueeze(-1)
-        root_trace = torch.linalg.vector_norm(s, dim=-1, keepdim=True)
-        root_trace = torch.where(root_trace == 0, 1, root_trace)
-        a = (s / root_trace).square()  # eigenvalues over their sum, the trace
+        a = s.square()  # eigenvalues over their sum, the trace
         y, z = a, torch.ones_like(a)
         y_ij = torch.ones_like(Z)  # y[a_i, a_j]
         z_ij = torch.zeros_like(Z)
@@ -60,12 +57,12 @@ class SVDNewton(SpectralRoot):
             y_ij = y_ij.mul_(t.unsqueeze(-2)).addcmul_(y.unsqueeze(-1), t_ij)
             z_ij = z_ij.mul_(t.unsqueeze(-1)).addcmul_(z.unsqueeze(-2), t_ij)
             y, z = y * t, z * t
-        null = y / torch.where(a == 0, 1, a) / root_trace
-        inner, columns = assemble(y_ij / root_trace.unsqueeze(-1), null, s, Z)
+        null = y / torch.where(a == 0, 1, a)
+        inner, columns = assemble(y_ij, null, s, Z)
         # d(sqrt(tau) y(P / tau)) / d(tau), on the diagonal
         slope = y_ij.diagonal(dim1=-2, dim2=-1)
         weight = (y / 2 - slope * a) / torch.where(s == 0, 1, s)
-        by_trace = (Z.diagonal(dim1=-2, dim2=-1) / root_trace * weight).sum(-1, keepdim=True)
+        by_trace = (Z.diagonal(dim1=-2, dim2=-1) * weight).sum(-1, keepdim=True)
         inner.diagonal(dim1=-2, dim2=-1).add_(by_trace * s)
         return inner, columns
 
@@ -92,7 +89,9 @@ class NewtonFused(SVDNewton):
         return newton_schulz(P, self.iterations).root
 
     def weights(self, s: Tensor) -> Tensor:
-        x = relative(s)  # the root of an eigenvalue over the trace; the value there is x * weight
+        x = s / root_trace(
+            s
+        )  # the root of an eigenvalue over the trace; the value there is x * weight
         weight, z = x, torch.ones_like(x)
         for _ in range(self.iterations):
             t = 1.5 - 0.5 * z * x * weight

@@ -111,21 +111,22 @@ class PublishedRoot(Method):
         kernel = 1 / (larger - smaller)
         return kernel.clamp(-rule.bound, rule.bound) if isinstance(rule, Truncated) else kernel
 
-    def kernel(self, lam: Tensor) -> Tensor:
-        """K of a batch of spectra: positive at ties, and with its infinities replaced.
+    def ratio(self, first: Tensor, second: Tensor) -> Tensor:
+        """The smaller eigenvalue of each pair over the larger one."""
+        return torch.minimum(first, second) / torch.maximum(first, second)
 
-        Infinity becomes the largest finite entry of the batch, minus infinity the smallest, and NaN the
-        largest.
-        """
-        n = lam.shape[-1]
-        i, j = torch.triu_indices(n, n, 1, device=lam.device)
-        first, second = lam[..., i], lam[..., j]
-        entries = self.pair_kernel(torch.maximum(first, second), torch.minimum(first, second))
-        K = torch.zeros_like(lam).unsqueeze(-1).repeat_interleave(n, -1)
-        K[..., i, j] = torch.where(first >= second, entries, -entries)
-        K[..., j, i] = torch.where(second >= first, entries, -entries)
-        if K.numel() == 0:
-            return K
+    def kernel(self, lam: Tensor) -> Tensor:
+        """K of a batch of spectra: positive at ties, and with its infinities replaced."""
+        first, second = lam.unsqueeze(-1), lam.unsqueeze(-2)
+        larger, smaller = torch.maximum(first, second), torch.minimum(first, second)
+        entries = self.pair_kernel(larger, smaller, self.ratio(first, second))
+        K = torch.where(first >= second, entries, -entries)
+        diagonal = torch.eye(lam.shape[-1], dtype=torch.bool, device=lam.device)
+        K = K.masked_fill(diagonal, 0)
+        return K if K.numel() == 0 else self.repair_kernel(K)
+
+    def repair_kernel(self, K: Tensor) -> Tensor:
+        """Infinity and NaN become the largest finite entry of the batch, minus infinity the smallest."""
         finite = K.isfinite()
         highest = torch.where(finite, K, -math.inf).amax()
         lowest = torch.where(finite, K, math.inf).amin()
@@ -165,16 +166,13 @@ class ReleasedRoot(PublishedRoot):
         check_covariance(P, features)
         return P
 
-    def kernel(self, lam: Tensor) -> Tensor:
-        """K of a batch of spectra: not antisymmetric, and with infinities replaced, but not NaN."""
-        first, second = lam.unsqueeze(-1), lam.unsqueeze(-2)
+    def ratio(self, first: Tensor, second: Tensor) -> Tensor:
+        """Rounded once above the diagonal and twice below it."""
         ratio = first / second
-        ratio = torch.where(ratio < 1, ratio, 1 / ratio)
-        larger, smaller = torch.maximum(first, second), torch.minimum(first, second)
-        entries = self.pair_kernel(larger, smaller, ratio)
-        K = torch.where(first >= second, entries, -entries)
-        diagonal = torch.eye(lam.shape[-1], dtype=torch.bool, device=lam.device)
-        return self.repair(K.masked_fill(diagonal, 0))
+        return torch.where(ratio < 1, ratio, 1 / ratio)
+
+    def repair_kernel(self, K: Tensor) -> Tensor:
+        return self.repair(K)
 
     def repair(self, T: Tensor) -> Tensor:
         """Infinity becomes the largest other entry of the batch, then minus infinity the smallest."""

@@ -20,7 +20,7 @@ from rootpool.linalg.solvers import power_of_two
 
 from .method import Method
 
-__all__ = ["Exact", "ScalingEigenBranch", "SpectralRoot", "assemble", "relative"]
+__all__ = ["Exact", "ScalingEigenBranch", "SpectralRoot", "assemble", "root_trace"]
 
 VANISHES = 1000.0  # e to the minus this is zero, in every precision
 
@@ -50,17 +50,13 @@ class SpectralRoot(Method):
         """How many of the largest eigenvalues to keep; None: all."""
         return None
 
-    def null_value(self, dtype: torch.dtype) -> float:
-        """The value on the null space: the root of the floor."""
-        return math.sqrt(self.floor(dtype))
-
     def weights(self, s: Tensor) -> Tensor | None:
-        """The weights of the columns of W in ``W diag(weights) W^T + null_value I``; None: ones.
+        r"""The weights of the columns of W in :math:`W diag(weights) W^T + \sqrt{floor} I`; None: ones.
 
         Args:
             s: roots of the eigenvalues, ascending, ``(B, r)``; dropped ones are 0.
         """
-        null = self.null_value(s.dtype)
+        null = math.sqrt(self.floor(s.dtype))
         if not null and self.keep is None:
             return None
         # Not 0 / s: torch multiplies with the reciprocal, which is infinite for denormal numbers.
@@ -79,11 +75,11 @@ class SpectralRoot(Method):
         """
 
 
-def relative(s: Tensor) -> Tensor:
-    """``s`` over the root of its sum of squares, ``(B, r)``: in units of the root of the trace."""
-    s = s / power_of_two(s[:, -1:])  # whose squares neither overflow nor vanish
-    norm = torch.linalg.vector_norm(s, dim=-1, keepdim=True)
-    return s / torch.where(norm == 0, 1, norm)
+def root_trace(s: Tensor) -> Tensor:
+    """The root of the sum of squares of ``s``, ``(B, 1)``: of the trace; 1 for zeros."""
+    unit = power_of_two(s[:, -1:])  # in which squares neither overflow nor vanish
+    norm = torch.linalg.vector_norm(s / unit, dim=-1, keepdim=True)
+    return torch.where(norm == 0, 1, norm * unit)
 
 
 def assemble(L: Tensor, null: Tensor, s: Tensor, Z: Tensor) -> tuple[Tensor, Tensor]:

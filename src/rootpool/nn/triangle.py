@@ -18,11 +18,9 @@ __all__ = ["pack_product", "row_start", "unpack_times"]
 Rows = TypeVar("Rows", int, Tensor)
 
 # Measured: up to this size one gather of the full symmetric matrix, for images of that many entries at a
-# time, is faster than work by blocks of rows ...
+# time, is faster than work by blocks of rows.
 FULL_UP_TO = 768
 FULL_ENTRIES = 2**19
-# ... and up to this size the blocks of several images are gathered at once.
-GATHER_UP_TO = 1024
 # On accelerators, where a launch of a kernel takes as long as much arithmetic: square matrices of that many
 # entries at a time (512 MB in float64).
 ENTRIES_AT_ONCE = 2**26
@@ -38,9 +36,9 @@ def row_start(i: Rows, d: int) -> Rows:
 
 
 @functools.lru_cache(maxsize=64)
-def _blocks(d: int, device: torch.device) -> tuple[list[tuple[int, int, Tensor]], Tensor, int]:
-    """Blocks of rows ``(begin, end, where their triangle is)``; the same index for all blocks; its size."""
-    height = 64 if d <= 256 else 128 if d <= GATHER_UP_TO else 256
+def _blocks(d: int, device: torch.device) -> tuple[list[tuple[int, int]], Tensor, int]:
+    """Blocks of rows ``(begin, end)``, where the triangle is in all of them, and their size."""
+    height = 64 if d <= 256 else 128 if d <= 1024 else 256
     blocks, everywhere, size = [], [], 0
     for begin in range(0, d, height):
         end = min(begin + height, d)
@@ -48,7 +46,7 @@ def _blocks(d: int, device: torch.device) -> tuple[list[tuple[int, int, Tensor]]
             end - begin, d - begin, dtype=torch.int32, device=device
         ).unbind()
         index = row * (d - begin) + column
-        blocks.append((begin, end, index))
+        blocks.append((begin, end))
         everywhere.append(index + size)
         size += (end - begin) * (d - begin)
     return blocks, torch.cat(everywhere), size
@@ -68,14 +66,8 @@ def pack_product(W: Tensor, V: Tensor, out: Tensor) -> None:
             torch.index_select(square, 1, _triangle_index(d, W.device), out=target)
         return
     blocks, index, size = _blocks(d, W.device)
-    if d > GATHER_UP_TO:  # one block at a time, which stays in the cache
-        for w, v, row in zip(W, V, out, strict=True):
-            for begin, end, where in blocks:
-                block = torch.mm(w[begin:end], v[begin:].mT).view(-1)
-                row[row_start(begin, d) : row_start(end, d)] = block.index_select(0, where)
-        return
     buffer, offset = W.new_empty(b, size), 0
-    for begin, end, _ in blocks:
+    for begin, end in blocks:
         rows, columns = end - begin, d - begin
         target = buffer[:, offset : offset + rows * columns].view(b, rows, columns)
         torch.bmm(W[:, begin:end], V[:, begin:].mT, out=target)

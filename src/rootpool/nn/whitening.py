@@ -7,13 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rootpool.linalg.checks import can_read_values, check_range, checks_enabled
-from rootpool.linalg.precision import no_autocast
-from rootpool.linalg.products import product
+from rootpool.linalg.checks import check_range
 
-from .precision import working_dtype
 from .processes import ProcessGroup, is_distributed, sum_over_processes
-from .weights import position_weights
 from .whitening_layer import WhiteningLayer
 from .whitening_methods import WhiteningMethod
 
@@ -37,8 +33,7 @@ class Whitening(WhiteningLayer):
     at repeated eigenvalues. Fewer samples than channels are fine.
 
     The buffer ``running_covariance`` is ``(groups, n, n)`` with n channels per group, and ``(C, C)`` for one
-    group. A layer with several groups also loads the statistics of one with a single group: the blocks on
-    the diagonal.
+    group.
 
     Args:
         num_features: channels C.
@@ -68,6 +63,11 @@ class Whitening(WhiteningLayer):
     torch.Size([8, 64, 64])
     """
 
+    across_samples = True
+    too_few = (
+        "Whitening needs two values or more per channel while training, got {}; use eval(), or a "
+        "larger batch"
+    )
     running_mean: Tensor
     running_covariance: Tensor
     num_batches_tracked: Tensor
@@ -86,7 +86,9 @@ class Whitening(WhiteningLayer):
     ) -> None:
         if momentum is not None and not 0 < momentum <= 1:
             raise ValueError(f"momentum must be in (0, 1] or None, got {momentum!r}")
-        super().__init__(num_features, groups, eps, affine, method, compute_dtype)
+        super().__init__(
+            num_features, groups, eps, affine=affine, method=method, compute_dtype=compute_dtype
+        )
         self.momentum, self.process_group = momentum, process_group
         n = self.num_features // self.groups
         several = (self.groups,) if self.groups > 1 else ()
@@ -106,41 +108,22 @@ class Whitening(WhiteningLayer):
         self.running_covariance.copy_(torch.eye(n).to(self.running_covariance))
         self.num_batches_tracked.zero_()
 
-    def _batch_statistics(self, X: Tensor, w: Tensor | None) -> tuple[Tensor, Tensor, Tensor | int]:
-        """Mean ``(g, n, 1)``, covariance ``(g, n, n)`` and M of ``(g, n, M)`` over all processes."""
-        if w is not None:
-            return self._weighted_statistics(X, w)
-        count: Tensor | int = X.shape[-1]
-        if is_distributed(self.process_group):
-            here = torch.tensor(float(count), dtype=X.dtype, device=X.device)
-            count = sum_over_processes(here, self.process_group)
-        if checks_enabled() and count < 2:
-            raise ValueError(
-                "Whitening needs two values or more per channel while training, got "
-                f"{int(count)}; use eval(), or a larger batch"
-            )
-        mean = sum_over_processes(X.sum(-1, keepdim=True), self.process_group) / count
-        centred = X - mean
-        covariance = sum_over_processes(product(centred, centred.mT), self.process_group) / count
-        self._check_covariance(covariance, mean)
-        return mean, covariance, count
+    def _sum(self, here: Tensor) -> Tensor:
+        return sum_over_processes(here, self.process_group)
 
-    def _weighted_statistics(self, X: Tensor, w: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The same with weights ``(M,)``; they are worth ``(sum w)^2 / sum w^2`` values (Kish 1965)."""
-        total, squares = (sum_over_processes(s, self.process_group) for s in (w.sum(), w @ w))
-        count = (total.square() / squares).detach()
-        if can_read_values(count) and not count > 1:
-            raise ValueError(
-                "Whitening needs two values or more with a weight per channel while training, got weights "
-                f"that sum up to {total.item():.3g}; use eval(), or a larger batch"
-            )
-        mean = sum_over_processes((X * w).sum(-1, keepdim=True), self.process_group) / total
-        centred = X - mean
-        covariance = (
-            sum_over_processes(product(centred * w, centred.mT), self.process_group) / total
-        )
-        self._check_covariance(covariance, mean)
-        return mean, covariance, count
+    def _whiten(self, X: Tensor, w: Tensor | None) -> Tensor:
+        if not self.training:
+            mean = self.running_mean.to(X.dtype).view(*X.shape[:2], 1)
+            covariance = self.running_covariance.to(X.dtype).view(*X.shape[:2], -1)
+            rounding = torch.finfo(self.running_covariance.dtype).eps
+            return self.method(covariance, X - mean, self.eps, rounding)
+        if w is None and is_distributed(self.process_group):
+            w = X.new_ones(X.shape[-1])  # all values count alike, wherever they are
+        mean, covariance, count = self._statistics(X, w)
+        Y = self.method(covariance, X - mean, self.eps, 0.0)
+        # After the root: a broken batch does not spoil the running statistics.
+        self._track(mean, covariance, count)
+        return Y
 
     @torch.no_grad()
     def _track(self, mean: Tensor, covariance: Tensor, count: Tensor | int) -> None:
@@ -154,41 +137,6 @@ class Whitening(WhiteningLayer):
             weight = 1 / self.num_batches_tracked.to(tracked.dtype)
         self.running_mean.lerp_(mean.flatten().to(self.running_mean.dtype), weight)
         self.running_covariance.lerp_(tracked, weight)
-
-    def forward(self, features: Tensor, weights: Tensor | None = None) -> Tensor:
-        self._check_features(features)
-        with no_autocast(features.device):
-            dtype = working_dtype(self.compute_dtype, features.device)
-            per_group = (self.groups, self.num_features // self.groups)
-            X = features.to(dtype).transpose(0, 1).flatten(1).unflatten(0, per_group)
-            w, mask = None, None
-            if weights is not None:
-                B, N = features.shape[0], features.shape[2:].numel()
-                w = position_weights(weights, B, N, dtype, "Whitening").flatten()
-                mask = w > 0 if weights.dtype == torch.bool else None
-            X = X if mask is None else torch.where(mask, X, 0)
-            if self.training:
-                mean, covariance, count = self._batch_statistics(X, w)
-                rounding = 0.0
-            else:
-                mean = self.running_mean.to(dtype).view(*per_group, 1)
-                covariance = self.running_covariance.to(dtype).view(*per_group, -1)
-                rounding = torch.finfo(self.running_covariance.dtype).eps
-            Y = self.method(covariance, X - mean, self.eps, rounding)
-            Y = Y if mask is None else torch.where(mask, Y, 0)
-            # After the root: a broken batch does not spoil the running statistics.
-            if self.training:
-                self._track(mean, covariance, count)
-            samples_first = Y.reshape(features.transpose(0, 1).shape).transpose(0, 1)
-            return self._output(samples_first, features)
-
-    def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any) -> None:
-        key = prefix + "running_covariance"
-        whole = state_dict.get(key)
-        if self.groups > 1 and whole is not None and whole.shape == 2 * (self.num_features,):
-            blocks = whole.unflatten(1, (self.groups, -1)).unflatten(0, (self.groups, -1))
-            state_dict[key] = blocks.diagonal(dim1=0, dim2=2).movedim(-1, 0).contiguous()
-        super()._load_from_state_dict(state_dict, prefix, *args)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, momentum={self.momentum}"
@@ -220,7 +168,8 @@ class GroupWhitening(WhiteningLayer):
             has it.
 
     Shape:
-        ``(B, C, *)`` to the same.
+        ``(B, C, *)`` to the same. A second argument is the weights ``(B, *)`` of positions, as in
+        :class:`Whitening`.
 
     Reference: Huang et al., Group whitening: balancing learning efficiency and representational capacity,
     CVPR 2021.
@@ -231,32 +180,8 @@ class GroupWhitening(WhiteningLayer):
     True
     """
 
-    def __init__(
-        self,
-        num_features: int,
-        groups: int,
-        eps: float = 1e-5,
-        *,
-        affine: bool = False,
-        method: str | WhiteningMethod = "exact",
-        compute_dtype: torch.dtype | None = None,
-    ) -> None:
-        super().__init__(num_features, groups, eps, affine, method, compute_dtype)
-
-    def forward(self, features: Tensor) -> Tensor:
-        self._check_features(features)
-        columns = features.shape[1:].numel() // self.groups
-        if columns < 2:
-            raise ValueError(
-                f"GroupWhitening needs two values or more per group and sample, got {columns}; use fewer "
-                "groups, or larger maps"
-            )
-        with no_autocast(features.device):
-            dtype = working_dtype(self.compute_dtype, features.device)
-            X = features.to(dtype).reshape(len(features), self.groups, columns)
-            mean = X.mean(-1, keepdim=True)
-            centred = X - mean
-            covariance = product(centred, centred.mT) / columns
-            self._check_covariance(covariance, mean)
-            Y = self.method(covariance, centred, self.eps, 0.0)
-            return self._output(Y.reshape(features.shape), features)
+    across_samples = False
+    too_few = (
+        "GroupWhitening needs two values or more per group and sample, got {}; use fewer groups, or "
+        "larger maps"
+    )

@@ -1,23 +1,30 @@
-"""What whitening layers have in common: their options, the checks of their input, and their output."""
+"""What whitening layers have in common: options, checks, statistics and the forward pass."""
 
 from __future__ import annotations
+
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from rootpool.linalg.checks import can_read_values, check_range, is_finite
 from rootpool.linalg.parameters import check_at_least
+from rootpool.linalg.precision import no_autocast
+from rootpool.linalg.products import product
 
 from .covariance import ADVICE
-from .precision import check_compute_dtype
+from .precision import check_compute_dtype, working_dtype
+from .weights import position_weights
 from .whitening_methods import WhiteningMethod, resolve_whitening
 
 __all__ = ["WhiteningLayer"]
 
 
 class WhiteningLayer(nn.Module):
-    """Options, affine part and checks; a subclass says what the statistics are taken over."""
+    """Whitening of features, across samples or of each by itself, as matrices ``(b, n, m)``."""
 
+    across_samples: ClassVar[bool]
+    too_few: ClassVar[str]  # the error for that many values
     weight: nn.Parameter | None
     bias: nn.Parameter | None
 
@@ -25,10 +32,11 @@ class WhiteningLayer(nn.Module):
         self,
         num_features: int,
         groups: int,
-        eps: float,
-        affine: bool,
-        method: str | WhiteningMethod,
-        compute_dtype: torch.dtype | None,
+        eps: float = 1e-5,
+        *,
+        affine: bool = False,
+        method: str | WhiteningMethod = "exact",
+        compute_dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         check_at_least("num_features", num_features, 1)
@@ -74,16 +82,59 @@ class WhiteningLayer(nn.Module):
                 "features.float()"
             )
 
-    def _check_covariance(self, S: Tensor, mean: Tensor) -> None:
-        """Raise for features that are not finite, or whose squares are not."""
+    def _sum(self, here: Tensor) -> Tensor:
+        """The sum over all that share statistics."""
+        return here
+
+    def _whiten(self, X: Tensor, w: Tensor | None) -> Tensor:
+        mean, covariance, _ = self._statistics(X, w)
+        return self.method(covariance, X - mean, self.eps, 0.0)
+
+    def forward(self, features: Tensor, weights: Tensor | None = None) -> Tensor:
+        self._check_features(features)
+        with no_autocast(features.device):
+            dtype = working_dtype(self.compute_dtype, features.device)
+            rows = features.to(dtype).transpose(0, 1) if self.across_samples else features.to(dtype)
+            X = rows.flatten(1).unflatten(0 if self.across_samples else 1, (self.groups, -1))
+            w = mask = None
+            if weights is not None:
+                B, N = features.shape[0], features.shape[2:].numel()
+                w = position_weights(weights, B, N, dtype, type(self).__name__)
+                # Of the columns of the matrices, which are those of all samples or channels.
+                w = w.flatten() if self.across_samples else w.repeat(1, X.shape[2] // N)[:, None]
+                mask = w > 0 if weights.dtype == torch.bool else None
+            Y = self._whiten(X if mask is None else torch.where(mask, X, 0), w)
+            Y = (Y if mask is None else torch.where(mask, Y, 0)).reshape(rows.shape)
+            return self._output(Y.transpose(0, 1) if self.across_samples else Y, features)
+
+    def _statistics(self, X: Tensor, w: Tensor | None) -> tuple[Tensor, Tensor, Any]:
+        """Means ``(b, n, 1)``, covariances ``(b, n, n)``, and how many values these are made of.
+
+        Weights are worth ``(sum w)^2 / sum w^2`` values (Kish 1965).
+        """
+        total: Any
+        if w is None:
+            total = count = X.shape[-1]
+            enough = count > 1
+        else:
+            total, squares = self._sum(torch.stack([v.sum(-1, True) for v in (w, w.square())]))
+            count = (total.square() / squares).detach()
+            enough = not can_read_values(count) or bool((count > 1).all())
+        if not enough:
+            got = count if w is None else f"weights that sum up to {float(total.min()):.3g}"
+            raise ValueError(self.too_few.format(got))
+        mean = self._sum((X if w is None else X * w).sum(-1, keepdim=True)) / total
+        A = X - mean
+        S = self._sum(product(A if w is None else A * w, A.mT)) / total
         item = "features" if len(S) == 1 else "covariance"
-        S = S.squeeze(0) if len(S) == 1 else S
-        check_range(S, "the covariance", mean, item=item, advice=ADVICE)
+        flat = S.squeeze(0) if len(S) == 1 else S
+        check_range(flat, "the covariance", mean, item=item, advice=ADVICE)
         if can_read_values(S) and not is_finite(S):  # those of any process
             raise ValueError(
                 f"{type(self).__name__}: the features have NaN or infinite entries; look at the layers "
                 "before it and at the learning rate"
             )
+        return mean, S, count
 
     def _output(self, Y: Tensor, features: Tensor) -> Tensor:
         """Whitened features ``(B, C, *)`` after the affine part, like the input."""
