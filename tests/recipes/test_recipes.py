@@ -130,7 +130,7 @@ def test_what_there_is_not_is_named(text, arguments, message, tmp_path, monkeypa
     assert [path.name for path in tmp_path.iterdir()] == ["mine.yaml"]
 
 
-def test_overrides_are_read_as_yaml_and_numbers_as_people_write_them():
+def test_overrides_are_read_as_yaml_and_change_a_copy():
     base = {"model": {"lr": 0.1, "milestones": [4, 6]}}
     overrides = ["model.lr=1e-3", "model.milestones=[2]", "model.weights=null", "data.root=a=b"]
     assert apply_overrides(base, overrides) == {
@@ -138,11 +138,3 @@ def test_overrides_are_read_as_yaml_and_numbers_as_people_write_them():
         "data": {"root": "a=b"},
     }
     assert base == {"model": {"lr": 0.1, "milestones": [4, 6]}}
-    wrong = {
-        "model.lr": "is key=value",
-        "=3": "is key=value",
-        "model.lr=[1,": "'model.lr' is not YAML",
-    }
-    for override, message in wrong.items():
-        with pytest.raises(SettingsError, match=message):
-            apply_overrides({}, [override])
