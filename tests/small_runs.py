@@ -8,9 +8,8 @@ import lightning.pytorch as pl
 import pytest
 import torch
 
+from rootpool.train import Run, apply_overrides, prepare, resolve
 from rootpool.train.data import EMBEDDED, ImageSplits, TensorImages
-from rootpool.train.run import Run, prepare
-from rootpool.train.settings import resolve
 
 PARTS = ("state_dict", "optimizer_states", "lr_schedulers", "history", "method", "global_step")
 
@@ -37,6 +36,11 @@ NUMBERED = {
     "trainer": {"max_epochs": 3, "accelerator": "cpu", "num_sanity_val_steps": 0},
     "loggers": [],
 }
+
+
+def typed(text: str, config=NUMBERED) -> dict:
+    """A configuration with changes as a person types them behind a command."""
+    return apply_overrides(config, text.split(" ; ") if text else [])
 
 
 class Seen(pl.Callback):
@@ -85,16 +89,11 @@ def final(folder: Path) -> dict:
 
 
 def flatten(value, path="") -> dict[str, object]:
-    items = (
-        value.items()
-        if isinstance(value, dict)
-        else enumerate(value)
-        if isinstance(value, list)
-        else None
-    )
-    if items is None:
+    if isinstance(value, list):
+        value = dict(enumerate(value))
+    if not isinstance(value, dict):
         return {path: value}
-    return {k: v for key, part in items for k, v in flatten(part, f"{path}/{key}").items()}
+    return {k: v for key, part in value.items() for k, v in flatten(part, f"{path}/{key}").items()}
 
 
 def assert_same_state(got: dict, expected: dict) -> None:

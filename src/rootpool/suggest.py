@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import textwrap
 from collections.abc import Iterable, Sequence
 
 __all__ = ["some_names", "unknown_name"]
 
 FEW = 12  # names that an error can list
+WIDTH = 76  # of a line with many names
 
 
 def unknown_name(what: str, name: str, known: Iterable[str], listed: str = "") -> str:
@@ -17,7 +19,7 @@ def unknown_name(what: str, name: str, known: Iterable[str], listed: str = "") -
         what: kind of thing.
         name: as it was given.
         known: all names; their parts after the last dot, colon or slash are compared too.
-        listed: where a reader finds all of them.
+        listed: where a reader finds all of them, or the names themselves.
 
     >>> unknown_name("key", "lr", ["model.lr", "seed"], "rootpool train --show")
     "unknown key 'lr'; did you mean model.lr? (all of them: rootpool train --show)"
@@ -30,11 +32,15 @@ def unknown_name(what: str, name: str, known: Iterable[str], listed: str = "") -
         ends.setdefault(_last_part(each), []).append(each)
     by_end = difflib.get_close_matches(_last_part(name), ends, n=2, cutoff=0.7)
     near = [each for end in by_end for each in ends[end][:3]]
-    near += difflib.get_close_matches(name, known, n=3, cutoff=0.4)
+    near += difflib.get_close_matches(name, known, n=3, cutoff=0.5)
     hint = f"; did you mean {', '.join(dict.fromkeys(near))}?" if near else ""
     if not near and not listed and len(known) <= FEW:
         hint = f"; known are {', '.join(known)}"
-    return f"unknown {what} {name!r}{hint}" + (f" (all of them: {listed})" if listed else "")
+    if len(listed) > WIDTH:  # the names themselves, on lines of their own
+        hint += "\n" + textwrap.fill(f"known are {listed}", WIDTH, break_on_hyphens=False)
+    elif listed:
+        hint += f" (all of them: {listed})"
+    return f"unknown {what} {name!r}{hint}"
 
 
 def some_names(names: Sequence[str]) -> str:

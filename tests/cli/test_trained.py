@@ -1,6 +1,5 @@
 """What is done with a trained network: evaluate, predict, export."""
 
-import csv
 import json
 from dataclasses import replace
 
@@ -8,10 +7,15 @@ import onnxruntime
 import pytest
 import torch
 
+import small_runs
 from images import make_image_tree
 from rootpool.cli import main
+from rootpool.models import create_model, save_checkpoint
+from rootpool.nn import covariance_pools
+from rootpool.report import read_records
 from rootpool.train import SettingsError, export
-from rootpool.train.evaluation import data_of, evaluate, load_run, predict
+from rootpool.train.evaluation import data_of, evaluate, find_images, load_run, predict
+from small_runs import typed
 
 pytestmark = pytest.mark.slow
 CLASSES = ["[red]", "blue", "green"]
@@ -26,35 +30,17 @@ def colours(tmp_path_factory):
     """A network that has learned colours, from a flat folder of six photographs of each."""
     folder = tmp_path_factory.mktemp("colours")
     make_image_tree(folder / "photos", classes=CLASSES, per_class=6, splits=("",))
-    code = run(
-        "train",
-        "birds",
-        f"--data={folder / 'photos'}",
-        f"--output={folder / 'run'}",
-        f"--weights={start(folder)}",
-        "model.backbone=test_resnet",
-        "model.reduction=8",
-        "model.optimizer=adamw",
-        "model.lr=0.01",
-        "model.backbone_lr=null",
-        "data.transform=resized-crop",
-        "data.crop=64",
-        "data.batch_size=6",
-        "data.workers=0",
-        "trainer.max_epochs=16",
-        "trainer.accelerator=cpu",
-    )
-    assert code == 0
-    return folder
-
-
-def start(folder):
-    from rootpool.models import create_model, save_checkpoint
-
     torch.manual_seed(0)
-    path = folder / "start.pt"
-    save_checkpoint(create_model("test_resnet", num_classes=4, reduction=8), path)
-    return path
+    start = create_model("test_resnet", num_classes=4, reduction=8)
+    save_checkpoint(start, folder / "start.pt")
+    network = "backbone=test_resnet reduction=8 optimizer=adamw lr=0.01 backbone_lr=null"
+    data = "transform=resized-crop crop=64 batch_size=6 workers=0"
+    settings = [f"model.{one}" for one in network.split()] + [f"data.{one}" for one in data.split()]
+    options = {"data": "photos", "output": "run", "weights": "start.pt"}
+    flags = [f"--{name}={folder / path}" for name, path in options.items()]
+    ends = ["trainer.max_epochs=16", "trainer.accelerator=cpu"]
+    assert run("train", "birds", *flags, *settings, *ends) == 0
+    return folder
 
 
 def test_the_end_of_a_training_names_the_best_epoch_and_the_next_step(colours, capsys):
@@ -74,12 +60,10 @@ def test_a_run_folder_is_evaluated_on_any_folder_of_its_classes(colours, tmp_pat
     assert "best.ckpt" in out
     assert "top-1 error" in out
     assert "top-5" not in out  # of three classes
-    with (output / "classes.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    assert [(row["class"], row["images"]) for row in rows] == [("[red]", "3"), ("green", "3")]
-    with (output / "confusion.csv").open() as file:
-        confusion = list(csv.reader(file))
-    assert [sum(map(int, row[1:])) for row in confusion[1:]] == [3, 0, 3]
+    rows = read_records(output / "classes.csv")
+    assert [(row["class"], row["images"]) for row in rows] == [("[red]", 3), ("green", 3)]
+    confusion = read_records(output / "confusion.csv")
+    assert [sum(row[name] for name in CLASSES) for row in confusion] == [3, 0, 3]
     page = (output / "index.html").read_text(encoding="utf-8")
     assert "Predicted class by true class" in page
     assert "top-5" not in page
@@ -108,14 +92,23 @@ def test_a_folder_is_predicted_to_a_table_in_batches(colours, tmp_path, capsys):
     last = colours / "run" / "last.ckpt"
     assert run("predict", last, colours / "photos", "--csv", table, "--top", 2) == 0
     assert f"{table}: 18 images" in capsys.readouterr().out
-    with table.open() as file:
-        rows = list(csv.DictReader(file))
+    rows = read_records(table)
     assert list(rows[0]) == ["image", "class_1", "share_1", "class_2", "share_2"]
     right = sum(f"/{row['class_1']}/" in row["image"] for row in rows)
     assert right >= 15  # of 18
     loaded = load_run(last)
     name, share = predict(loaded, [rows[0]["image"]])[0][0]  # alone, not in a batch
-    assert (name, pytest.approx(share, abs=1e-4)) == (rows[0]["class_1"], float(rows[0]["share_1"]))
+    assert (name, pytest.approx(share, abs=1e-4)) == (rows[0]["class_1"], rows[0]["share_1"])
+
+
+def test_images_in_folders_behind_links_are_found(tmp_path):
+    elsewhere = make_image_tree(tmp_path / "elsewhere", classes=2, per_class=2, splits=("",))
+    folder = make_image_tree(tmp_path / "here", classes=1, per_class=1, splits=("",))
+    (folder / "linked").symlink_to(elsewhere)
+    linked = [f"linked/class0{k}/{j}.jpg" for k in (0, 1) for j in (0, 1)]
+    found = find_images([folder])
+    assert [str(path.relative_to(folder)) for path in found] == ["class00/0.jpg", *linked]
+    assert find_images([found[0], elsewhere]) == [found[0], *sorted(elsewhere.rglob("*.jpg"))]
 
 
 def test_bad_images_of_a_prediction(colours, tmp_path, capsys):
@@ -194,23 +187,20 @@ def test_mistakes_around_a_run(colours, tmp_path, capsys):
         make_image_tree(tmp_path / f"{count}", classes=count)
     (tmp_path / "file.ckpt").write_bytes(b"no checkpoint")
     data = ["evaluate", colours / "run", "--data"]
+    (tmp_path / "empty").mkdir()
+    net = colours / "run"
     for arguments, message in (
         ([*data, tmp_path / "odd"], "folders that are not classes of the run: violet"),
         ([*data, tmp_path / "2"], "knows 3 classes, the data has 2"),
         ([*data, tmp_path / "3"], "'class00' instead of '[red]'"),
         (["evaluate", tmp_path / "file.ckpt"], "is not a checkpoint of rootpool train"),
-        (["export", colours / "run", "--output", "model.tflite"], "must end in .onnx or .pt2"),
-        (["export", tmp_path / "nothing"], "there is no checkpoint"),
         (["evaluate", tmp_path], f"there is no checkpoint in {tmp_path}"),
-        (
-            ["evaluate", colours / "run", "--output", colours / "start.pt"],
-            "is a file, not a folder",
-        ),
-        (["predict", colours / "run", tmp_path / "x.jpg"], "there is no image or folder"),
-        (
-            ["train", "--resume"],
-            "give a recipe, such as patches (needs no data)",
-        ),
+        (["evaluate", net, "--output", colours / "start.pt"], "is a file, not a folder"),
+        (["export", net, "--output", "model.tflite"], "must end in .onnx or .pt2"),
+        (["export", tmp_path / "nothing"], "there is no checkpoint"),
+        (["predict", net, tmp_path / "x.jpg"], "there is no image or folder"),
+        (["predict", net, tmp_path / "empty"], "there are no images in"),
+        (["train", "--resume"], "give a recipe, such as patches (needs no data)"),
         (["train", "--resume", "--output", tmp_path], "is not a run to continue"),
     ):
         assert run(*arguments) == 1
@@ -220,13 +210,26 @@ def test_mistakes_around_a_run(colours, tmp_path, capsys):
 def test_a_refused_export_leaves_the_file_and_the_network_as_they_were(
     colours, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(export, "LARGEST", -1.0)
+    def write(model, part, images, about):
+        assert {pool.method.name for pool in covariance_pools(model).values()} == {"minimax"}
+        part.write_bytes(b"a program")
+
+    monkeypatch.setattr(export, "export_onnx", write)
+    monkeypatch.setattr(export, "_run_onnx", lambda part, images: torch.zeros(len(images), 3))
     trained, path = load_run(colours / "run"), tmp_path / "model.onnx"
     path.write_bytes(b"of before")
     with pytest.raises(SettingsError, match=r"logits of the program would differ by"):
         export.export_run(trained, path)
     assert path.read_bytes() == b"of before"
     assert trained.module.pooling == "exact"
+
+
+@pytest.mark.parametrize("method", ["log", "brownian"])
+def test_what_cannot_be_exported_is_refused_at_once(method, tmp_path, monkeypatch):
+    small_runs.run(tmp_path, config=typed(f"model.method={method} ; trainer.max_epochs=1"))
+    monkeypatch.setattr(export, "_images", None)  # called before anything is exported
+    with pytest.raises(SettingsError, match=f"{method} is neither made of matrix products nor a"):
+        export.export_run(load_run(tmp_path), tmp_path / "model.onnx")
 
 
 def test_an_export_carries_the_statistics_of_every_transform(colours):

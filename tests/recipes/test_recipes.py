@@ -1,7 +1,5 @@
 """Recipes are composed of families, methods and protocols."""
 
-import math
-
 import pytest
 
 from rootpool.nn import METHODS, method_names
@@ -30,49 +28,41 @@ def test_every_method_can_be_used():
         assert resolve(recipe("patches", method).config).model.method == method
 
 
-@pytest.mark.parametrize(
-    ("family", "model", "epochs", "batch"),
-    [
-        ("alexnet-imagenet", {"weight_decay": 5e-4, "milestones": [10, 20]}, (30, 1), 128),
-        ("resnet50-imagenet", {"weight_decay": 1e-4, "milestones": [30, 45]}, (60, 2), 256),
-        ("resnet101-imagenet", {"weight_decay": 1e-4, "milestones": [30, 45]}, (60, 2), 256),
-        *(
-            (name, {"lr": 6e-3, "backbone_lr": 1.2e-3, "weight_decay": 1e-4}, (50, None), 10)
-            for name in ("birds", "dogs", "cars")
-        ),
-    ],
-)
-def test_settings_of_the_appendix(family, model, epochs, batch):
-    large = family.endswith("imagenet")
-    config = recipe(family, "svd-pade", hybrid=large).config
-    assert config["model"].items() >= {"momentum": 0.9, **model}.items()
-    assert math.isclose(config["model"]["lr"], 10**-1.1 if large else 6e-3)
-    assert ("milestones" in config["model"]) == large
-    warmup = config.get("hybrid", {}).get("warmup_epochs")
-    assert (config["trainer"]["max_epochs"], warmup) == epochs
-    assert config["data"]["batch_size"] == batch
-    assert large or config["data"]["crop"] == 448
+LARGE = {"lr": 10**-1.1, "momentum": 0.9}
+FINE = {"lr": 6e-3, "backbone_lr": 1.2e-3, "momentum": 0.9, "weight_decay": 1e-4}
+RESNET = (LARGE | {"weight_decay": 1e-4, "milestones": [30, 45]}, 60, 2, 256, None)
+PAPER = {
+    "alexnet-imagenet": (LARGE | {"weight_decay": 5e-4, "milestones": [10, 20]}, 30, 1, 128, None),
+    **dict.fromkeys(("resnet50-imagenet", "resnet101-imagenet"), RESNET),
+    **dict.fromkeys(("birds", "dogs", "cars"), (FINE, 50, None, 10, 448)),
+}
 
 
-PAPER = ("alexnet-imagenet", "resnet50-imagenet", "resnet101-imagenet", "birds", "dogs", "cars")
+@pytest.mark.parametrize("family", PAPER)
+def test_settings_of_the_appendix(family):
+    model, epochs, warmup, batch, crop = PAPER[family]
+    config = recipe(family, "svd-pade", hybrid=warmup is not None).config
+    found = {key: config["model"].get(key) for key in (*model, "milestones")}
+    assert found == pytest.approx({"milestones": None, **model})
+    assert config["trainer"]["max_epochs"] == epochs
+    assert config.get("hybrid", {}).get("warmup_epochs") == warmup
+    assert (config["data"]["batch_size"], config["data"].get("crop")) == (batch, crop)
 
 
 @pytest.mark.parametrize("family", families())
 def test_the_families_of_the_paper_train_its_own_form(family):
     assert {f"{method}-released" for method in RELEASED} == set(method_names("released"))
-    made = recipe(family, "svd-pade")
-    settings = resolve(made.config)
     form = "-released" * (family in PAPER)
-    assert (settings.model.method, settings.hybrid) == (made.method, None)
-    assert made.method == f"svd-pade{form}"
-    assert made.name == f"{family}-svd-pade{form}"
-    assert made.about.endswith(f"svd-pade{form}")
-    for asked in ("svd-pade-published", "svd-pade-released"):
-        assert (recipe(family, asked).method, recipe(family, asked).name) == (
-            asked,
-            f"{family}-{asked}",
-        )
-    assert recipe(family, "isqrt-cov").method == "isqrt-cov"
+    for asked, method in (
+        ("svd-pade", f"svd-pade{form}"),
+        ("svd-pade-published", "svd-pade-published"),
+        ("svd-pade-released", "svd-pade-released"),
+        ("isqrt-cov", "isqrt-cov"),
+    ):
+        made = recipe(family, asked)
+        settings = resolve(made.config)
+        assert (settings.model.method, settings.hybrid) == (method, None)
+        assert (made.method, made.name) == (method, f"{family}-{method}")
     assert families()[family].time  # and hardware
 
 
@@ -130,7 +120,7 @@ def test_what_there_is_not_is_named(text, arguments, message, tmp_path, monkeypa
     assert [path.name for path in tmp_path.iterdir()] == ["mine.yaml"]
 
 
-def test_overrides_are_read_as_yaml_and_numbers_as_people_write_them():
+def test_overrides_are_read_as_yaml_and_change_a_copy():
     base = {"model": {"lr": 0.1, "milestones": [4, 6]}}
     overrides = ["model.lr=1e-3", "model.milestones=[2]", "model.weights=null", "data.root=a=b"]
     assert apply_overrides(base, overrides) == {
@@ -138,11 +128,3 @@ def test_overrides_are_read_as_yaml_and_numbers_as_people_write_them():
         "data": {"root": "a=b"},
     }
     assert base == {"model": {"lr": 0.1, "milestones": [4, 6]}}
-    wrong = {
-        "model.lr": "is key=value",
-        "=3": "is key=value",
-        "model.lr=[1,": "'model.lr' is not YAML",
-    }
-    for override, message in wrong.items():
-        with pytest.raises(SettingsError, match=message):
-            apply_overrides({}, [override])

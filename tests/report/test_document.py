@@ -43,15 +43,14 @@ NAME = "$a_1$ <b>"
 RUN = {"run": NAME, "method": "user's own", "epoch": 0, "val_error": 3.0}
 
 
-def plots():
-    """One of each kind."""
-    return [
-        learning_curves([RUN]),
-        learning_curves([RUN | {"method": NAME}], panels=True),
-        dots_with_spread([RUN]),
-        paired_differences([{"label": NAME, "mean": 0.5, "low": -1.0, "high": 2.0}]),
-        speed_bars([{"label": NAME, "method": "user's own", "milliseconds": 1.0}]),
-    ]
+# One of each kind.
+PLOTS = [
+    learning_curves([RUN]),
+    learning_curves([RUN | {"method": NAME}], panels=True),
+    dots_with_spread([RUN]),
+    paired_differences([{"label": NAME, "mean": 0.5, "low": -1.0, "high": 2.0}]),
+    speed_bars([{"label": NAME, "method": "user's own", "milliseconds": 1.0}]),
+]
 
 
 def foreign_figure():
@@ -81,7 +80,7 @@ def full_page():
         ),
         Picture(foreign_figure(), alt=HOSTILE[0], caption=HOSTILE[1]),
     )
-    page.add(*(Picture(figure, alt=HOSTILE[1]) for figure in plots()))
+    page.add(*(Picture(figure, alt=HOSTILE[1]) for figure in PLOTS))
     return page
 
 
@@ -182,5 +181,5 @@ def test_a_page_is_shown_in_a_browser_and_nothing_in_it_runs(page_html, tmp_path
     shown = browser.dom(page)
     assert "<title>Results &lt;script&gt;" in shown
     assert shown.count("<script") == 1  # the probe, which the page's policy kept from running
-    assert shown.count('<svg class="plot"') == 1 + len(plots())
+    assert shown.count('<svg class="plot"') == 1 + len(PLOTS)
     assert all(name.split("<")[0] in shown for name in HOSTILE)

@@ -32,16 +32,14 @@ def rows(page, heading):
 
 
 def test_runs_that_differ_only_in_their_seed_are_one_group(tmp_path):
-    choices = [(0.1, 0), (0.2, 0), (0.2, 1), (0.2, 1)]
-    runs = [
-        read_run(make_run(tmp_path / f"{k}", [1.0], lr=lr, seed=seed))
-        for k, (lr, seed) in enumerate(choices)
-    ]
-    found = [(group.label, len(group.runs)) for group in group_runs(runs)]
-    # The same seed again is not a repetition.
-    assert found == [("lr 0.1", 1), ("lr 0.2", 2), (str(tmp_path / "3"), 1)]
-    named = group_runs(runs, ["mine", "yours", "mine", "yours"])
-    assert [(group.label, len(group.runs)) for group in named] == [("mine", 2), ("yours", 2)]
+    choices = enumerate([(0.1, 0), (0.2, 0), (0.2, 1), (0.2, 1)])
+    runs = [read_run(make_run(tmp_path / f"{k}", [1.0], lr=x, seed=s)) for k, (x, s) in choices]
+    for given, labels, expected in (
+        # The same seed again is not a repetition.
+        (runs, None, {"lr 0.1": 1, "lr 0.2": 2, str(tmp_path / "3"): 1}),
+        (runs, ["mine", "yours", "mine", "yours"], {"mine": 2, "yours": 2}),
+    ):
+        assert {group.label: len(group.runs) for group in group_runs(given, labels)} == expected
     alike = group_runs([runs[0], runs[0]])
     assert [group.label for group in alike] == [str(tmp_path / "0")] * 2
 
@@ -121,12 +119,13 @@ def test_the_command_writes_html_or_markdown(tmp_path, capsys):
 
 def test_errors_say_which_folder_is_not_a_run(tmp_path, capsys):
     make_run(tmp_path / "runs" / "mine", [40.0])
-    unfinished = make_run(tmp_path / "unfinished", [40.0])
-    (unfinished / "history.csv").unlink()
-    damaged = make_run(tmp_path / "damaged", [40.0])
-    (damaged / "config.yaml").write_text("a: [")
-    half = make_run(tmp_path / "half", [40.0])
-    (half / "result.json").write_text("{")
+    for name, file, content in (
+        ("unfinished", "history.csv", None),
+        ("damaged", "config.yaml", "a: ["),
+        ("half", "result.json", "{"),
+    ):
+        path = make_run(tmp_path / name, [40.0]) / file
+        path.unlink() if content is None else path.write_text(content)
     for folder, message in {
         "nowhere": "nowhere is not a folder",
         "runs": "runs is not a run: it has no config.yaml; did you mean",
@@ -136,5 +135,5 @@ def test_errors_say_which_folder_is_not_a_run(tmp_path, capsys):
     }.items():
         with pytest.raises(ValueError, match=message):
             runs_page([tmp_path / folder])
-    assert cli.main(["report", str(unfinished), "--output", "report.pdf"]) == 1
+    assert cli.main(["report", "a run", "--output", "report.pdf"]) == 1
     assert "--output must end in .html or .md" in capsys.readouterr().err

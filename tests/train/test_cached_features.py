@@ -8,9 +8,7 @@ from rootpool.train import SettingsError, evaluate, load_run, merge
 from rootpool.train.export import export_run
 from rootpool.train.run import build, prepare
 from rootpool.train.settings import resolve
-from small_runs import run
-
-EPOCHS = 3
+from small_runs import run, typed
 
 
 @pytest.fixture(scope="module")
@@ -31,15 +29,13 @@ BEHIND = {
 
 @pytest.fixture(params=BEHIND)
 def config(images, tmp_path, request):
-    network = {"backbone": "test_resnet", "method": "exact", "reduction": 8}
-    data = {"root": str(images), "transform": "resized-crop", "resize": 64, "crop": 64}
-    batches = {"batch_size": 6, "workers": 0, "cache": str(tmp_path / "features"), "views": 2}
-    return {
-        "model": {**network, "lr": 0.05, "milestones": [2], **BEHIND[request.param]},
-        "data": {**data, **batches},
-        "trainer": {"max_epochs": EPOCHS, "accelerator": "cpu", "num_sanity_val_steps": 0},
-        "save_every": 2,
-    }
+    changed = typed(
+        "model.backbone=test_resnet ; model.method=exact ; model.reduction=8 ; model.lr=0.05 ; save_every=2"
+        " ; model.milestones=[2] ; model.drop_rate=0.0 ; data.transform=resized-crop ; data.resize=64"
+        f" ; data.crop=64 ; data.batch_size=6 ; data.views=2 ; data.root={images}"
+        f" ; data.cache={tmp_path / 'features'}"
+    )
+    return merge(changed, {"model": BEHIND[request.param]})
 
 
 def test_a_run_learns_and_can_be_used(config, tmp_path):
@@ -66,45 +62,34 @@ def test_the_same_as_without_a_cache(config, tmp_path, monkeypatch):
     still = datamodule.ImageData.transforms
     monkeypatch.setattr(datamodule.ImageData, "transforms", lambda self: (still(self)[1],) * 2)
     cached = run(tmp_path / "cached", config=config).module
-    plain = run(tmp_path / "plain", config=merge(config, {"data": {"cache": None}})).module
+    plain = run(tmp_path / "plain", config=typed("data.cache=null", config)).module
     for ours, theirs in zip(cached.history, plain.history, strict=True):
         for name in ("train_loss", "val_loss"):
             assert ours[name] == pytest.approx(theirs[name], rel=0.02)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"model": {"freeze": None}}, "data.cache .* needs model.freeze"),
-        ({"model": {"unfreeze_epoch": 1}}, "without model.unfreeze_epoch"),
-        ({"model": {"mixup": 0.2}}, "mix images; leave out data.cache"),
-        (
-            {"model": {"branches": [{"stage": "layer2"}]}},
-            "model.freeze=layer1: several stages are pooled, and not all are frozen",
-        ),
-        (
-            {"model": {"branches": [{"stage": "average"}], "freeze": "backbone"}},
-            "leave one position of the map of test_resnet",
-        ),
-        ({"data": {"views": 0}}, "data.views must be at least 1, got 0"),
-        (
-            {"data": {"root": "photo-patches"}, "model": {"backbone": "patchnet", "freeze": "1"}},
-            "data.cache is for image files",
-        ),
-    ],
-)
+MISTAKES = {
+    "model.freeze=null": "data.cache .* needs model.freeze",
+    "model.unfreeze_epoch=1": "without model.unfreeze_epoch",
+    "model.mixup=0.2": "mix images; leave out data.cache",
+    "model.branches=[{stage: layer2}]": "model.freeze=layer1: several stages are pooled, and not all are f",
+    "model.branches=[{stage: average}] ; model.freeze=backbone": "leave one position of the map of test_",
+    "data.root=photo-patches ; model.backbone=patchnet ; model.freeze='1'": "is for image files",
+}
+
+
+@pytest.mark.parametrize(("change", "message"), MISTAKES.items(), ids=MISTAKES)
 @pytest.mark.parametrize("config", ["frozen stages"], indirect=True)
 def test_mistakes(config, tmp_path, change, message):
     with pytest.raises(SettingsError, match=message):
-        prepare(resolve(merge(config, change)), tmp_path / "run", progress=False)
+        prepare(resolve(typed(change, config)), tmp_path / "run", progress=False)
 
 
 def test_choices_are_made_without_the_test_images(tmp_path):
     root = make_cub(tmp_path / "cub")
-    data = {"root": str(root), "hold_out": True, "val_share": 0.5, "crop": 32, "resize": 32}
-    config = {"model": {"backbone": "test_resnet"}, "data": {**data, "batch_size": 2}}
-    held = build(resolve(config))[1].splits
-    whole = build(resolve(merge(config, {"data": {"hold_out": False}})))[1].splits
+    config = typed(f"model.backbone=test_resnet ; data.root={root} ; data.crop=32 ; data.resize=32")
+    held = build(resolve(typed("data.hold_out=true ; data.val_share=0.5", config)))[1].splits
+    whole = build(resolve(config))[1].splits
     test = {whole.val.path(k) for k in range(len(whole.val))}
     for part in (held.train, held.val):
         assert not test & {part.path(k) for k in range(len(part))}

@@ -1,79 +1,67 @@
-"""Callbacks in real training runs of a small model: the monitor of spectra, and the average of weights."""
+"""Callbacks in real trainings: the monitor of spectra, and the average of weights."""
 
 import pytest
 import torch
-from lightning.pytorch import LightningModule, Trainer
-from torch.utils.data import DataLoader, TensorDataset
 
-from rootpool.nn import CovariancePool
-from rootpool.report.spectrum import spectrum_statistics
-from rootpool.train.callbacks import SpectrumMonitor, weight_average
-from rootpool.train.trainer import quiet_lightning
+from rootpool.nn import covariance_pools
+from rootpool.report import read_records, spectrum_statistics
+from small_runs import Seen, final, run, typed
+
+pytestmark = pytest.mark.slow
+WEIGHT = "model.classifier.weight"
 
 
-class Net(LightningModule):
+class Noted(Seen):
+    """Notes in every step what enters the covariance, and the weights before it."""
+
     def __init__(self):
         super().__init__()
-        self.pool = CovariancePool(6, reduction=4)
-        self.second = CovariancePool(6, "svd-trunc", compute_dtype=torch.float32)
-        self.head = torch.nn.Linear(self.pool.out_features + self.second.out_features, 3)
-        self.seen, self.weights = [], []  # of the covariances and the head, in every step
+        self.features, self.weights = [], []
 
-    def training_step(self, batch, index):
-        x, y = batch
-        self.seen.append(x)
-        self.weights.append(self.head.weight.detach().clone())
-        logits = self.head(torch.cat([self.pool(x), self.second(x)], 1))
-        return torch.nn.functional.cross_entropy(logits, y)
+    def on_train_batch_start(self, trainer, module, *_):
+        self.weights.append(module.state_dict()[WEIGHT].clone())
+        pool = covariance_pools(module)["model.pool"]
+        hook = pool.reduction.register_forward_hook(lambda *args: self.features.append(args[-1]))
+        self.remove = hook.remove
 
-    def configure_optimizers(self):
-        return torch.optim.SGD(self.parameters(), 0.1)
+    def on_train_batch_end(self, *_):
+        self.remove()
 
 
-def fit(*callbacks):
-    torch.manual_seed(0)
-    net = Net()
-    quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar"), False)
-    x, y = torch.randn(24, 6, 3, 3), torch.randint(3, (24,))
-    with quiet_lightning():
-        trainer = Trainer(
-            max_epochs=2,
-            accelerator="cpu",
-            callbacks=list(callbacks),
-            enable_model_summary=False,
-            **quiet,
-        )
-        trainer.fit(net, DataLoader(TensorDataset(x, y), batch_size=4))
-    assert not any(module._forward_hooks for module in net.modules())
-    return trainer, net
+def noted_run(folder, text):
+    config = typed(
+        f"model.method=exact ; model.compute_dtype=float32 ; trainer.max_epochs=2 ; {text}"
+    )
+    noted = Noted()
+    module = run(folder, config=config, callbacks=[noted]).module
+    assert not any(part._forward_hooks for part in module.modules())
+    return noted
 
 
-def test_the_monitor_records_what_enters_each_covariance_and_changes_nothing():
-    monitor = SpectrumMonitor(every_n_steps=4)
-    trainer, net = fit(monitor)
-    assert [(r["step"], r["epoch"], r["pool"]) for r in monitor.records] == [
-        (0, 0, "pool"), (0, 0, "second"), (4, 0, "pool"), (4, 0, "second"),
-        (8, 1, "pool"), (8, 1, "second"),
-    ]  # fmt: skip
-    eps = torch.finfo(torch.float32).eps  # of the second pool
-    for record in monitor.records[1::2]:
-        expected = spectrum_statistics(net.seen[record["step"]], eps=eps)
+def test_the_monitor_records_what_enters_a_covariance_and_changes_nothing(tmp_path):
+    noted = noted_run(tmp_path / "watched", "spectrum_every=4")
+    records = read_records(tmp_path / "watched" / "spectrum.csv")
+    assert [(r["step"], r["epoch"], r["pool"]) for r in records] == [
+        (step, step // 6, "model.pool") for step in (0, 4, 8)
+    ]
+    eps = torch.finfo(torch.float32).eps
+    for record in records:
+        expected = spectrum_statistics(noted.features[record["step"]], eps=eps)
         assert {k: record[k] for k in expected} == pytest.approx(expected, rel=1e-6)
-    # The first pool reduces 6 channels to 4 in this state of its batch norm.
-    assert all(r["rank"] <= 4 for r in monitor.records[::2])
-    assert trainer.logged_metrics["spectrum/second/rank"] == monitor.records[-1]["rank"]
-    for a, b in zip(fit()[1].parameters(), net.parameters(), strict=True):
-        assert torch.equal(a, b)
+    noted_run(tmp_path / "plain", "seed=0")
+    ours, plain = (final(tmp_path / name)["state_dict"] for name in ("watched", "plain"))
+    assert all(torch.equal(ours[name], plain[name]) for name in plain)
 
 
 @pytest.mark.parametrize("decay", [0.2, 0.999])
-def test_the_average_of_weights_warms_up(decay):
+def test_the_average_of_weights_warms_up(decay, tmp_path):
     """A short training with 0.999 is otherwise validated with its first weights."""
-    _, net = fit(weight_average(decay))  # which the network has at the end
-    _, plain = fit()
-    average = net.weights[1]
-    for count, weight in enumerate([*net.weights[2:], plain.head.weight.detach()], 1):
+    weights = noted_run(tmp_path / "averaged", f"ema={decay}").weights
+    noted_run(tmp_path / "plain", "seed=0")
+    found, last = (final(tmp_path / name)["state_dict"][WEIGHT] for name in ("averaged", "plain"))
+    average = weights[1]
+    for count, weight in enumerate([*weights[2:], last], 1):
         kept = min(decay, (1 + count) / (10 + count))
         average = kept * average + (1 - kept) * weight
-    torch.testing.assert_close(net.head.weight.detach(), average)
-    assert (net.head.weight - plain.head.weight).norm() < (net.weights[0] - average).norm()
+    torch.testing.assert_close(found, average)
+    assert (found - last).norm() < (weights[0] - average).norm()

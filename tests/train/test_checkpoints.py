@@ -6,6 +6,7 @@
 import errno
 import os
 import shutil
+import subprocess
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -17,10 +18,10 @@ from safetensors.torch import save_file
 import hostile
 from rootpool.cli import main
 from rootpool.files import write_atomically
-from rootpool.train import SettingsError, merge
+from rootpool.train import SettingsError
 from rootpool.train.checkpoints import RESUMED, AtomicCheckpointIO
 from rootpool.train.evaluation import load_run
-from small_runs import NUMBERED, run
+from small_runs import Seen, final, run, typed
 
 
 def test_an_error_names_the_file_and_leaves_what_was_there(tmp_path, monkeypatch):
@@ -55,14 +56,47 @@ def test_two_threads_may_write_one_file(tmp_path):
     assert os.listdir(tmp_path) == ["x"]
 
 
+@pytest.fixture
+def disk(tmp_path):
+    """A file system of 4 MB."""
+    command = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(tmp_path)]
+    try:
+        subprocess.run(command, check=True, capture_output=True, text=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"cannot mount a small disk: {getattr(error, 'stderr', error)}")
+    yield tmp_path
+    subprocess.run(["umount", "--lazy", str(tmp_path)], check=True)
+
+
+@pytest.mark.slow
+def test_a_disk_that_is_full_while_a_training_saves(disk):
+    """The error names the file and the space; later the run goes on from the checkpoint before it."""
+
+    class Fill(Seen):
+        def on_train_batch_start(self, trainer, *_):
+            if trainer.global_step == 6:
+                free = os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize
+                (disk / "ballast").write_bytes(b"\1" * (free - 10_000))
+
+    folder, config = disk / "run", typed("save_every=2")
+    with pytest.raises(OSError, match=r"could not write .*: No space left on device \(") as caught:
+        run(folder, config=config, callbacks=[Fill()])
+    assert f"checkpoint {folder / 'last.ckpt'}: " in str(caught.value)
+    assert "of 4.2 MB free); the one before it is still good." in str(caught.value)
+    assert final(folder)["global_step"] == 6
+    assert not list(folder.glob(".*"))
+    (disk / "ballast").unlink()
+    assert run(folder, config=config, resume=True).trainer.global_step == 18
+
+
 # --------------------------------------------------------------------------------------------------
 # Files of a training, changed
 
 
-def train(output, *options, epochs):
+def train(output, *options, epochs=1):
     """The arguments of a short training."""
-    fast = [f"trainer.{key}" for key in ("limit_train_batches=2", "limit_val_batches=1")]
-    fast += ["trainer.num_sanity_val_steps=0", f"trainer.max_epochs={epochs}"]
+    short = "limit_train_batches=2 limit_val_batches=1 num_sanity_val_steps=0"
+    fast = [f"trainer.{key}" for key in [*short.split(), f"max_epochs={epochs}"]]
     return ["train", "patches", "--method=gap", f"--output={output}", *options, *fast]
 
 
@@ -70,7 +104,7 @@ def train(output, *options, epochs):
 def trained(tmp_path_factory):
     """The folder of a run of one epoch."""
     folder = tmp_path_factory.mktemp("trained") / "run"
-    assert main(train(folder, epochs=1)) == 0
+    assert main(train(folder)) == 0
     return folder
 
 
@@ -88,7 +122,7 @@ def test_code_in_a_checkpoint_is_not_executed_by_any_command(output, tmp_path):
         torch.save({**state, "x": hostile.RunsCode(marker)}, output / name)
     for command in (
         train(output, "--resume", epochs=2),
-        train(tmp_path / "other", f"--weights={output / 'best.ckpt'}", epochs=1),
+        train(tmp_path / "other", f"--weights={output / 'best.ckpt'}"),
         ["evaluate", str(output / "best.ckpt")],
         ["predict", str(output / "last.ckpt"), "picture.png"],
     ):
@@ -142,10 +176,8 @@ def test_a_run_that_began_with_weights_of_its_backbone_can_be_loaded(tmp_path):
     """Those weights are not needed any more, and may be gone."""
     backbone = tmp_path / "backbone.safetensors"
     save_file(timm.create_model("test_resnet", in_chans=1).state_dict(), backbone)
-    options = {"weights": str(backbone), "in_chans": 1}
-    model = {"backbone": "test_resnet", "backbone_options": options}
-    config = merge(NUMBERED, {"model": model, "trainer": {"max_epochs": 1}})
-    done = run(tmp_path / "run", config=config)
+    options = f"model.backbone_options={{weights: {backbone}, in_chans: 1}} ; trainer.max_epochs=1"
+    done = run(tmp_path / "run", config=typed(f"model.backbone=test_resnet ; {options}"))
     backbone.unlink()
     loaded = load_run(tmp_path / "run" / "last.ckpt").module.state_dict()
     assert all(torch.equal(loaded[name], value) for name, value in done.module.state_dict().items())

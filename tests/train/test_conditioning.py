@@ -7,8 +7,8 @@ from torch import nn
 
 from rootpool.models import create_model
 from rootpool.nn import CovariancePool
-from rootpool.train import OrthogonalGradient, SettingsError, merge
-from small_runs import NUMBERED, run
+from rootpool.train import OrthogonalGradient, SettingsError
+from small_runs import run, typed
 
 
 def polar(gradient):
@@ -72,8 +72,8 @@ def test_one_key_of_a_recipe(tmp_path):
             (found,) = [c for c in trainer.callbacks if isinstance(c, OrthogonalGradient)]
             values.append(torch.linalg.svdvals(found.layer.weight.grad.flatten(1)))
 
-    parts = {"model": {"method": "exact"}, "conditioning": "nog", "trainer": {"max_epochs": 1}}
-    run(tmp_path, config=merge(NUMBERED, parts), callbacks=[Note()])
+    config = typed("model.method=exact ; conditioning=nog ; trainer.max_epochs=1")
+    run(tmp_path, config=config, callbacks=[Note()])
     found = torch.stack(values)
     torch.testing.assert_close(found, found.round(), rtol=0, atol=1e-4)
     assert found[:, 0].round().tolist() == [1.0] * 6

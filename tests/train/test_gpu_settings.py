@@ -6,8 +6,8 @@ import torch
 from fake_cuda import Waits
 from rootpool.linalg.checks import checks_enabled
 from rootpool.nn import covariance_pools, fused
-from rootpool.train import merge, prepare, resolve
-from small_runs import NUMBERED, Seen, final, run
+from rootpool.train import prepare, resolve
+from small_runs import Seen, final, run, typed
 
 pytestmark = pytest.mark.slow
 
@@ -33,7 +33,7 @@ def test_without_checks_the_host_never_waits_and_the_run_is_the_same(
     counted = {}
     for checks in (True, False):
         seen = counted[checks] = Counted()
-        config = merge(NUMBERED, {"model": {"method": "exact"}, "checks": checks})
+        config = typed(f"model.method=exact ; checks={checks}")
         run(tmp_path / str(checks), config=config, callbacks=[seen])
         assert seen.checked == checks
     assert checks_enabled()
@@ -52,12 +52,12 @@ def test_checkpoints_by_time(minutes, steps, tmp_path):
         def on_save_checkpoint(self, trainer, pl_module, checkpoint):
             saved.add(checkpoint["global_step"])
 
-    run(tmp_path, config=merge(NUMBERED, {"save_minutes": minutes}), callbacks=[Saves()])
+    run(tmp_path, config=typed(f"save_minutes={minutes}"), callbacks=[Saves()])
     assert steps <= saved
     assert (saved == {6, 12, 18}) == (minutes == 60)
 
 
 def test_the_device_of_the_solver_is_a_setting(tmp_path):
-    config = merge(NUMBERED, {"model": {"method": "exact", "solver_device": "cpu"}})
+    config = typed("model.method=exact ; model.solver_device=cpu")
     pools = covariance_pools(prepare(resolve(config), tmp_path, progress=False).module)
     assert [pool.solver_device for pool in pools.values()] == ["cpu"]

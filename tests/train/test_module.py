@@ -3,27 +3,21 @@
 import pytest
 import torch
 
-from rootpool.train import merge
 from rootpool.train.module import TRAIN, VAL
-from small_runs import NUMBERED, final, run
+from small_runs import final, run, typed
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("trainer", "validated"),
-    [
-        ({"check_val_every_n_epoch": 2, "max_epochs": 3}, [False, True, False]),
-        ({"max_steps": 3}, [False]),
-    ],
+    ("limit", "validated"),
+    [("trainer.check_val_every_n_epoch=2", [False, True, False]), ("trainer.max_steps=3", [False])],
 )
-def test_records_of_epochs(trainer, validated, tmp_path):
+def test_records_of_epochs(limit, validated, tmp_path):
     """An epoch without validation has no validation error; the learning rate is that of the epoch."""
-    parts = {"trainer": trainer, "model": {"lr": 0.08, "milestones": [1, 2]}}
-    run(tmp_path, config=merge(NUMBERED, parts))
+    run(tmp_path, config=typed(f"model.lr=0.08 ; model.milestones=[1, 2] ; {limit}"))
     history, trained = final(tmp_path)["history"], ["epoch", "lr", "pooling", *TRAIN]
-    assert [list(record) for record in history] == [
-        [*trained, *VAL] if v else trained for v in validated
-    ]
+    keys = [[*trained, *VAL] if v else trained for v in validated]
+    assert [list(record) for record in history] == keys
     rates = [0.08, 0.008, 0.0008][: len(history)]
     assert [record["lr"] for record in history] == pytest.approx(rates)
 
@@ -31,7 +25,7 @@ def test_records_of_epochs(trainer, validated, tmp_path):
 @pytest.mark.slow
 def test_errors_are_those_of_the_last_network(tmp_path):
     """By the whole validation set at once; the losses of batches of 4 are weighted by their samples."""
-    done = run(tmp_path, config=merge(NUMBERED, {"trainer": {"max_epochs": 1}}))
+    done = run(tmp_path, config=typed("trainer.max_epochs=1"))
     images, labels = zip(*(done.data.splits.val[k] for k in range(8)), strict=True)
     with torch.no_grad():
         logits = done.module.eval()(torch.stack(images))

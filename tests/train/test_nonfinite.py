@@ -39,32 +39,19 @@ def nan_gradient(module):
 
 
 REFUSED = "the features or covariances are not finite"
+WEIGHT = f"step 3, method svd-pade: {REFUSED}\nnot finite: {FIRST}"
+GRADIENT = "step 1, .*: the gradient of model.classifier.weight is nan"
+SAVED = r"step 4, .*: model\S+, which was to be saved, is not"
+LOSS = r"step 1, method gap: the loss is nan"
+VALIDATION = f"step 6, method svd-pade: {REFUSED}\nnot finite: {MEAN}\n"
 CASES = {
-    "weight": (
-        {},
-        3,
-        put_nan(FIRST),
-        f"step 3, method svd-pade: {REFUSED}\nnot finite: {FIRST}",
-        2,
-    ),
-    "gradient": (
-        {},
-        1,
-        nan_gradient,
-        "step 1, .*: the gradient of model.classifier.weight is nan",
-        0,
-    ),
+    "weight": ({}, 3, put_nan(FIRST), WEIGHT, 2),
+    "gradient": ({}, 1, nan_gradient, GRADIENT, 0),
     # Before a weight that is not finite would be saved; and before there is a checkpoint.
-    "saved": ({"lr": 1e5}, -1, None, r"step 4, .*: model\S+, which was to be saved, is not", 2),
-    "loss": ({"method": "gap", "lr": 1e30}, -1, None, r"step 1, method gap: the loss is nan", 0),
+    "saved": ({"lr": 1e5}, -1, None, SAVED, 2),
+    "loss": ({"method": "gap", "lr": 1e30}, -1, None, LOSS, 0),
     # Running statistics are used in validation alone.
-    "validation": (
-        {},
-        5,
-        put_nan(MEAN),
-        f"step 6, method svd-pade: {REFUSED}\nnot finite: {MEAN}\n",
-        4,
-    ),
+    "validation": ({}, 5, put_nan(MEAN), VALIDATION, 4),
 }
 
 

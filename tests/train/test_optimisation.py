@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from rootpool.train import ModelSettings, SettingsError, build, merge, resolve
+from rootpool.train import ModelSettings, SettingsError, build, resolve
 from rootpool.train.module import PooledTraining
 from rootpool.train.optimisation import make_mixture, make_optimizer, rate_share
-from small_runs import NUMBERED, Seen, run
+from small_runs import Seen, run, typed
 
 
 def optimizer(name, **options):
@@ -37,40 +37,40 @@ def test_optimizers_of_torch_and_timm(name, kind, expected):
 
 
 def test_optimizers_that_cannot_be_made_are_explained():
-    with pytest.raises(
-        SettingsError, match=r"unknown model.optimizer 'adamv'; did you mean .*adam"
-    ):
+    with pytest.raises(SettingsError, match=r"unknown model.optimizer 'adamv'; did you .*adam"):
         optimizer("adamv")
     with pytest.raises(SettingsError, match=r"the optimizer adamw does not take .*'nesterov'"):
         optimizer("adamw", nesterov=True)
 
 
-TIMES = [k / 5 for k in range(20)]  # in epochs
-STEPS = [1.0 if t < 1 else 0.1 if t < 3 else 0.01 for t in TIMES]
+def warm(t):
+    return 0.01 + 0.99 * t / 2
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        (
-            {"schedule": "cosine", "min_share": 0.1},
-            [0.1 + 0.9 * (1 + math.cos(math.pi * t / 4)) / 2 for t in TIMES],
-        ),
-        ({"schedule": "linear"}, [1 - t / 4 for t in TIMES]),
-        ({"milestones": [3, 1]}, STEPS),
-        (
-            {"milestones": [1, 3], "warmup_epochs": 2},
-            [0.01 + 0.99 * t / 2 if t < 2 else d for t, d in zip(TIMES, STEPS, strict=True)],
-        ),
-        (
-            {"schedule": "linear", "warmup_epochs": 2, "min_share": 0.2},
-            [0.01 + 0.99 * t / 2 if t < 2 else 0.2 + 0.8 * (4 - t) / 2 for t in TIMES],
-        ),
-    ],
-)
-def test_schedules_by_formula(options, expected):
-    found = [rate_share(ModelSettings(**options), time, 4) for time in TIMES]
-    assert found == pytest.approx(expected)
+# The share of the rate at a time in epochs, of four.
+SCHEDULES = {
+    "cosine": (
+        {"schedule": "cosine", "min_share": 0.1},
+        lambda t: 0.1 + 0.9 * (1 + math.cos(math.pi * t / 4)) / 2,
+    ),
+    "linear": ({"schedule": "linear"}, lambda t: 1 - t / 4),
+    "steps": ({"milestones": [3, 1]}, lambda t: 0.1 ** ((t >= 1) + (t >= 3))),
+    "steps, warm-up": (
+        {"milestones": [1, 3], "warmup_epochs": 2},
+        lambda t: warm(t) if t < 2 else 0.1 if t < 3 else 0.01,
+    ),
+    "linear, warm-up": (
+        {"schedule": "linear", "warmup_epochs": 2, "min_share": 0.2},
+        lambda t: warm(t) if t < 2 else 0.2 + 0.8 * (4 - t) / 2,
+    ),
+}
+
+
+@pytest.mark.parametrize(("options", "share"), SCHEDULES.values(), ids=SCHEDULES)
+def test_schedules_by_formula(options, share):
+    times = [k / 5 for k in range(20)]
+    found = [rate_share(ModelSettings(**options), time, 4) for time in times]
+    assert found == pytest.approx([share(time) for time in times])
 
 
 @pytest.mark.parametrize(("mixup", "cutmix"), [(0.2, 0.0), (0.0, 1.0), (0.2, 1.0)])
@@ -93,10 +93,10 @@ def test_label_smoothing_is_of_the_training_loss_alone():
         assert torch.equal(loss, expected)
 
 
-def rates_of(folder, **parts) -> list[float]:
+def rates_of(folder, text) -> list[float]:
     """The learning rates of a training, of the first batch of each epoch and of the last batch of all."""
     seen = Seen()
-    run(folder, config=merge(NUMBERED, parts), callbacks=[seen])
+    run(folder, config=typed(f"model.lr=1.0 ; model.warmup_epochs=1.0 ; {text}"), callbacks=[seen])
     per_epoch = [rate for (_, batch), rate in seen.rates.items() if batch == 0]
     return [*per_epoch, list(seen.rates.values())[-1]]
 
@@ -104,25 +104,21 @@ def rates_of(folder, **parts) -> list[float]:
 @pytest.mark.slow
 def test_a_limit_of_steps_shortens_the_schedule_and_not_its_warm_up(tmp_path):
     """Six steps are an epoch, whether steps or epochs end the training."""
-    trainer = {"max_epochs": 10, "max_steps": 18}
-    steps = {"lr": 1.0, "milestones": [2], "warmup_epochs": 1.0}
-    found = rates_of(tmp_path / "steps", model=steps, trainer=trainer)
-    assert found == pytest.approx([0.01, 1.0, 0.1, 0.1])
-    cosine = {"lr": 1.0, "schedule": "cosine", "warmup_epochs": 1.0}
-    expected = [0.01, 1.0, 0.5, (1 + math.cos(math.pi * 11 / 12)) / 2]
-    limits = {"max_epochs": None, "max_steps": 18}
-    assert rates_of(tmp_path / "cosine", model=cosine, trainer=limits) == pytest.approx(expected)
-    limits = {"max_epochs": -1, "max_time": "00:00:01:00"}
+    steps = "model.milestones=[2] ; trainer.max_epochs=10 ; trainer.max_steps=18"
+    assert rates_of(tmp_path / "steps", steps) == pytest.approx([0.01, 1.0, 0.1, 0.1])
+    cosine = "model.schedule=cosine ; trainer.max_epochs={} ; trainer.{}"
+    found = rates_of(tmp_path / "cosine", cosine.format("null", "max_steps=18"))
+    assert found == pytest.approx([0.01, 1.0, 0.5, (1 + math.cos(math.pi * 11 / 12)) / 2])
     with pytest.raises(SettingsError, match="must know how long the training is; give"):
-        rates_of(tmp_path / "x", model=cosine, trainer=limits)
+        rates_of(tmp_path / "x", cosine.format(-1, "max_time=00:00:01:00"))
     with pytest.warns(UserWarning, match=r"ends with its warm-up \(model.warmup_epochs=1, and it"):
-        rates_of(tmp_path / "y", model=cosine, trainer={"max_epochs": 1})
+        rates_of(tmp_path / "y", cosine.format(1, "max_steps=-1"))
 
 
 @pytest.mark.slow
 def test_overfitting_repeats_its_batches(tmp_path):
     seen = Seen()
-    run(tmp_path, config=merge(NUMBERED, {"trainer": {"overfit_batches": 2}}), callbacks=[seen])
+    run(tmp_path, config=typed("trainer.overfit_batches=2"), callbacks=[seen])
     assert len(seen.samples) == 6
     for (_, batch), samples in seen.samples.items():
         assert samples == seen.samples[0, batch]
@@ -130,7 +126,7 @@ def test_overfitting_repeats_its_batches(tmp_path):
 
 @pytest.mark.slow
 def test_frozen_parts_learn_from_their_epoch_on(tmp_path):
-    config = merge(NUMBERED, {"model": {"freeze": "backbone", "unfreeze_epoch": 2}})
+    config = typed("model.freeze=backbone ; model.unfreeze_epoch=2")
     name = "model.backbone.body.0.weight"
     weights = [build(resolve(config))[0].state_dict()[name]]
 

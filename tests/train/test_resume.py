@@ -7,12 +7,10 @@ from pathlib import Path
 
 import pytest
 import torch
-import yaml
 
-from rootpool.report.records import read_records
-from rootpool.train import SettingsError, merge, prepare, resolve
+from rootpool.report.records import read_records, read_yaml
+from rootpool.train import SettingsError, prepare, resolve
 from small_runs import (
-    NUMBERED,
     Seen,
     StopAt,
     StoppedError,
@@ -20,47 +18,28 @@ from small_runs import (
     final,
     run,
     stopped_run,
+    typed,
 )
 
 pytestmark = pytest.mark.slow
 
-EVERYTHING = {
-    "model": {
-        "method": "svd-pade",
-        "optimizer": "adamw",
-        "lr": 0.003,
-        "schedule": "cosine",
-        "warmup_epochs": 0.5,
-        "decay_norms": False,
-        "label_smoothing": 0.1,
-        "mixup": 0.2,
-        "cutmix": 1.0,
-        "freeze": "backbone",
-        "unfreeze_epoch": 1,
-    },
-    "trainer": {"gradient_clip_val": 1.0, "accumulate_grad_batches": 2},
-    "hybrid": {"switch_epoch": 1},
-    "ema": 0.9,
-    "patience": 3,
-}
 SCHEDULES = {
-    "steps": {"model": {"milestones": [1, 2]}},
-    "steps, warm-up": {"model": {"milestones": [2], "warmup_epochs": 0.5}},
-    "cosine": {"model": {"schedule": "cosine"}},
-    "linear, warm-up": {"model": {"schedule": "linear", "warmup_epochs": 1.0}},
-    "everything": EVERYTHING,
+    "steps": "model.milestones=[1, 2]",
+    "steps, warm-up": "model.milestones=[2] ; model.warmup_epochs=0.5",
+    "cosine": "model.schedule=cosine",
+    "linear, warm-up": "model.schedule=linear ; model.warmup_epochs=1.0",
+    "everything": "model.method=svd-pade ; model.optimizer=adamw ; model.lr=0.003 ; model.schedule=cosine"
+    " ; model.warmup_epochs=0.5 ; model.decay_norms=false ; model.label_smoothing=0.1 ; model.mixup=0.2"
+    " ; model.cutmix=1.0 ; model.freeze=backbone ; model.unfreeze_epoch=1 ; trainer.gradient_clip_val=1.0"
+    " ; trainer.accumulate_grad_batches=2 ; hybrid.switch_epoch=1 ; ema=0.9 ; patience=3",
 }
 STOP = (1, 3)  # epoch and batch after which it is stopped
-
-
-def config_of(schedule, **more):
-    return merge(NUMBERED, SCHEDULES[schedule], more)
 
 
 @functools.cache
 def uninterrupted(schedule) -> tuple[Path, Seen]:
     folder, seen = Path(tempfile.mkdtemp()), Seen()
-    run(folder, config=config_of(schedule), callbacks=[seen])
+    run(folder, config=typed(SCHEDULES[schedule]), callbacks=[seen])
     return folder, seen
 
 
@@ -68,7 +47,7 @@ def uninterrupted(schedule) -> tuple[Path, Seen]:
 @pytest.mark.parametrize("save_every", [0, 1, 2])
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_a_stopped_run_ends_the_same(schedule, save_every, how, tmp_path):
-    config = config_of(schedule, save_every=save_every)
+    config = typed(f"{SCHEDULES[schedule]} ; save_every={save_every}")
     whole, expected = uninterrupted(schedule)
     per_epoch = len(expected.samples) // 3
     each = config["trainer"].get("accumulate_grad_batches", 1)
@@ -80,7 +59,7 @@ def test_a_stopped_run_ends_the_same(schedule, save_every, how, tmp_path):
         folder = folder.rename(tmp_path / "elsewhere")
     kept = (folder / "config.yaml").read_bytes()
     with pytest.raises(SettingsError, match="seed was 0 and is 9"):
-        prepare(resolve(merge(config, {"seed": 9})), folder, resume=True, progress=False)
+        prepare(resolve(typed("seed=9", config)), folder, resume=True, progress=False)
     assert (folder / "config.yaml").read_bytes() == kept
     begun = final(folder)["global_step"]
     saved = (step - 1) // save_every * save_every if save_every else 0
@@ -114,7 +93,7 @@ class StopInValidation(Seen):
 
 @pytest.mark.parametrize("schedule", ["steps", "everything"])
 def test_a_run_killed_in_a_validation_ends_the_same(schedule, tmp_path):
-    config = config_of(schedule, save_every=1)
+    config = typed(f"{SCHEDULES[schedule]} ; save_every=1")
     whole, _ = uninterrupted(schedule)
     with pytest.raises(StoppedError):
         run(tmp_path, config=config, callbacks=[StopInValidation()])
@@ -124,10 +103,11 @@ def test_a_run_killed_in_a_validation_ends_the_same(schedule, tmp_path):
 
 def test_a_run_stopped_twice_ends_the_same_with_workers(tmp_path):
     """And its records are complete."""
-    parts = {"model": {"method": "svd-pade"}, "hybrid": {"switch_epoch": 1}}
-    config = merge(NUMBERED, parts, {"save_every": 2, "spectrum_every": 3})
+    config = typed(
+        "model.method=svd-pade ; hybrid.switch_epoch=1 ; save_every=2 ; spectrum_every=3"
+    )
     run(tmp_path / "whole", config=config)
-    config = merge(config, {"data": {"workers": 1}})
+    config = typed("data.workers=1", config)
     stopped_run(tmp_path / "cut", 7, config=config)
     stopped_run(tmp_path / "cut", 13, resume=True, config=config)
     run(tmp_path / "cut", resume=True, config=config)
@@ -140,13 +120,12 @@ def test_a_run_stopped_twice_ends_the_same_with_workers(tmp_path):
 
 def test_a_hybrid_run_from_the_checkpoint_of_its_first_stage_equals_the_whole(tmp_path):
     """And two such runs do not touch each other: each has read its own tensors."""
-    config = merge(NUMBERED, {"model": {"method": "svd-pade"}, "hybrid": {"switch_epoch": 2}})
+    config = typed("model.method=svd-pade ; hybrid.switch_epoch=2")
     run(tmp_path / "whole", config=config)
-    start = {"model": {"method": "isqrt-cov"}, "hybrid": None, "trainer": {"max_epochs": 2}}
-    run(tmp_path / "first", config=merge(config, start))
+    run(tmp_path / "first", config=typed("model.method=isqrt-cov ; trainer.max_epochs=2"))
     fork = tmp_path / "first" / "last.ckpt"
     before = fork.read_bytes()
-    other = merge(config, {"model": {"method": "exact"}})
+    other = typed("model.method=exact", config)
     for name, one in (("a", other), ("b", config)):
         prepare(resolve(one), tmp_path / name, progress=False).fit(resume_from=fork)
     assert_same_state(final(tmp_path / "b"), final(tmp_path / "whole"))
@@ -154,44 +133,44 @@ def test_a_hybrid_run_from_the_checkpoint_of_its_first_stage_equals_the_whole(tm
     assert fork.read_bytes() == before
 
 
-@pytest.mark.parametrize(
-    ("schedule", "parts", "message"),
-    [
-        ("steps", {"model": {"lr": 0.5}}, r"model\.lr was 0\.02 and is 0\.5\. Leave them out"),
-        ("steps", {"seed": 3}, "seed was 0 and is 3"),
-        ("steps", {"trainer": {"gradient_clip_val": 1.0}}, "clip_val was None and is 1.0"),
-        ("steps", {"trainer": {"precision": "bf16-mixed"}}, "precision was None and is bf16"),
-        ("steps", {"trainer": {"limit_train_batches": 2}}, "limit_train_batches was None and is 2"),
-        ("steps", {"trainer": {"max_epochs": 1}}, "cannot be used here: .*max_epochs"),
-        ("cosine", {"trainer": {"max_epochs": 9}}, "max_epochs was 3 and is 9"),
-        ("linear, warm-up", {"trainer": {"max_steps": 20}}, "max_steps was -1 and is 20"),
-    ],
-)
-def test_a_resume_that_is_refused_changes_nothing(schedule, parts, message):
+REFUSED = {
+    "model.lr=0.5": ("steps", r"model\.lr was 0\.02 and is 0\.5\. Leave them out"),
+    "seed=3": ("steps", "seed was 0 and is 3"),
+    "trainer.gradient_clip_val=1.0": ("steps", "clip_val was None and is 1.0"),
+    "trainer.precision=bf16-mixed": ("steps", "precision was None and is bf16"),
+    "trainer.limit_train_batches=2": ("steps", "limit_train_batches was None and is 2"),
+    "trainer.max_epochs=1": ("steps", "cannot be used here: .*max_epochs"),
+    "trainer.max_epochs=9": ("cosine", "max_epochs was 3 and is 9"),
+    "trainer.max_steps=20": ("linear, warm-up", "max_steps was -1 and is 20"),
+}
+
+
+@pytest.mark.parametrize("change", REFUSED)
+def test_a_resume_that_is_refused_changes_nothing(change):
+    schedule, message = REFUSED[change]
     folder, _ = uninterrupted(schedule)
     before = {file: file.read_bytes() for file in folder.iterdir() if file.is_file()}
     with pytest.raises(SettingsError, match=message):
-        run(folder, config=merge(config_of(schedule), parts), resume=True)
+        run(folder, config=typed(f"{SCHEDULES[schedule]} ; {change}"), resume=True)
     assert {file: file.read_bytes() for file in folder.iterdir() if file.is_file()} == before
 
 
 def test_a_longer_training_with_steps_goes_on(tmp_path):
-    config = config_of("steps", data={"workers": 1})
-    run(tmp_path, config=merge(config, {"trainer": {"max_epochs": 1}}))
-    result = json.loads((tmp_path / "result.json").read_text())
-    done = run(tmp_path, config=merge(config, {"trainer": {"max_epochs": 1}}), resume=True)
-    assert json.loads((tmp_path / "result.json").read_text()) == result  # nothing was left to do
+    config = typed(f"{SCHEDULES['steps']} ; data.workers=1")
+    short = typed("trainer.max_epochs=1", config)
+    run(tmp_path, config=short)
+    result = (tmp_path / "result.json").read_text()
+    done = run(tmp_path, config=short, resume=True)
+    assert (tmp_path / "result.json").read_text() == result  # nothing was left to do
     run(tmp_path, config=config, resume=True)
     assert_same_state(final(tmp_path), final(uninterrupted("steps")[0]))
-    assert yaml.safe_load((tmp_path / "config.yaml").read_text())["trainer"]["max_epochs"] == 3
+    assert read_yaml(tmp_path / "config.yaml")["trainer"]["max_epochs"] == 3
     assert done.trainer.global_step == 6
 
 
 def test_patience_may_change_and_a_training_that_ran_out_of_it_stays_ended(tmp_path):
-    still = {"model": {"lr": 0.0, "freeze": "backbone", "drop_rate": 0.0}, "patience": 1}
-    config = merge(NUMBERED, still, {"trainer": {"max_epochs": 6}})
-    done = run(tmp_path, config=config)
-    assert (len(done.module.history), done.stopped_early) == (2, True)
-    assert len(run(tmp_path, config=config, resume=True).module.history) == 2
-    longer = run(tmp_path, config=merge(config, {"patience": 3}), resume=True)
-    assert (len(longer.module.history), longer.stopped_early) == (4, True)
+    still = "model.lr=0.0 ; model.freeze=backbone ; model.drop_rate=0.0 ; trainer.max_epochs=6"
+    for patience, epochs in ((1, 2), (1, 2), (3, 4)):
+        config = typed(f"{still} ; patience={patience}")
+        done = run(tmp_path, config=config, resume=(tmp_path / "last.ckpt").exists())
+        assert (len(done.module.history), done.stopped_early) == (epochs, True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -17,10 +18,12 @@ if TYPE_CHECKING:
 __all__ = [
     "Record",
     "flatten",
+    "parse_yaml",
     "read_json",
     "read_records",
     "read_yaml",
     "to_csv",
+    "to_yaml",
     "write_records",
 ]
 
@@ -90,15 +93,43 @@ def read_yaml(file: Traversable) -> dict[str, Any]:
     Raises:
         ValueError: the file is damaged, or holds something else.
     """
-    import yaml  # not needed for tables
-
     try:
-        content = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, ValueError) as error:
+        content = parse_yaml(file.read_text(encoding="utf-8"))
+    except ValueError as error:
         raise ValueError(f"{file} is not YAML: {error}") from error
     if not isinstance(content, dict):
         raise ValueError(f"{file} does not contain settings: it has no keys such as model or data")
     return content
+
+
+def parse_yaml(text: str) -> Any:
+    """A value in YAML, in which 1e-3 is a number; to PyYAML, which wants 1.0e-3, it is text.
+
+    >>> parse_yaml("{bound: 1e8, name: 1e8 or more}")
+    {'bound': 100000000.0, 'name': '1e8 or more'}
+    """
+    import yaml  # not needed for tables
+
+    try:
+        return yaml.load(text, _with_numbers(yaml.SafeLoader))
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from error
+
+
+def to_yaml(value: Any) -> str:
+    """A value in YAML that :func:`parse_yaml` reads back to the same."""
+    import yaml
+
+    dumper = _with_numbers(yaml.SafeDumper)
+    text: str = yaml.dump(value, Dumper=dumper, sort_keys=False, allow_unicode=True)
+    return text
+
+
+def _with_numbers(kind: Any) -> Any:
+    changed: Any = type(kind.__name__, (kind,), {})
+    number = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)[eE][-+]?[0-9]+$")
+    changed.add_implicit_resolver("tag:yaml.org,2002:float", number, list("-+.0123456789"))
+    return changed
 
 
 def flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -6,7 +6,6 @@ import functools
 import inspect
 from collections.abc import Mapping
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
@@ -57,14 +56,6 @@ class ImageData(pl.LightningDataModule):
         """The data of a checkpoint, from the plain data in it."""
         settings = {name: value for name, value in options.items() if name != "seed"}
         return cls(DataSettings(**settings), seed=options["seed"])
-
-    @staticmethod
-    def check_root(root: str) -> None:
-        """Raise for a folder that does not exist."""
-        if root not in EMBEDDED and not Path(root).expanduser().is_dir():
-            raise SettingsError(
-                f"data.root {root} is not a folder; give the one that holds the images"
-            )
 
     def adopt(self, backbone: str) -> None:
         """Take over what the pretrained weights of a backbone expect, where nothing else is given."""

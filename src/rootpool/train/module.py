@@ -18,12 +18,11 @@ from rootpool.models import Stages, parameter_groups, split_at_frozen
 from rootpool.models.spec import FETCHING
 from rootpool.nn import covariance_pools, set_method
 
-from .config import SettingsError
+from .config import SettingsError, from_dictionary
 from .network import make_network
 from .optimisation import make_mixture, make_optimizer, rate_share
 from .sampling import derive_seed
 from .settings import ModelSettings
-from .typed import from_dictionary
 
 __all__ = ["PooledTraining", "rebuild"]
 

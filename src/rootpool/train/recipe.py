@@ -42,7 +42,6 @@ class Family:
         needs: what the user has to bring, as option: what it is.
         fine_tunes: the family whose checkpoints it starts from, of the same method.
         time: how long a run takes, and on which hardware.
-        average: the validation error of average pooling, in percent, from a record of ours.
         form: ``released`` where the paper's methods are as its authors released them, and not ours.
         reported_as: the family of the paper in whose columns its results are; None for its own.
         layout: the layout of data for which the study of the paper trains this family; a ``base`` does not
@@ -57,7 +56,6 @@ class Family:
     needs: Mapping[str, str] = field(default_factory=dict)
     fine_tunes: str | None = None
     time: str = ""
-    average: float | None = None
     form: str | None = None
     reported_as: str | None = None
     layout: str | None = None
@@ -69,7 +67,6 @@ class Recipe:
 
     Args:
         name: what it is called, as is its folder of results.
-        about: one line.
         config: what `rootpool.train.resolve` takes.
         needs: what the user has to bring, as option: what it is.
         family: name of its family; None for a file without one.
@@ -78,7 +75,6 @@ class Recipe:
     """
 
     name: str
-    about: str
     config: dict[str, Any]
     needs: dict[str, str] = field(default_factory=dict)
     family: str | None = None
@@ -123,10 +119,9 @@ def recipe(family: str, method: str = "exact", hybrid: bool = False) -> Recipe:
         first = families()[shared.fine_tunes]
         best = " --hybrid" if first.hybrid and method not in _SWITCHLESS else ""
         needs["--weights"] = f"a checkpoint of rootpool train {first.name} --method {method}{best}"
-    about = f"{shared.about}: {pooling}" + ", hybrid" * hybrid
     name = f"{family}-{pooling}" + "-hybrid" * hybrid
     # A copy, because the family is kept for the next recipe.
-    return Recipe(name, about, copy.deepcopy(config), needs, family, pooling)
+    return Recipe(name, copy.deepcopy(config), needs, family, pooling)
 
 
 def load_recipe(name: str, method: str | None = None, hybrid: bool = False) -> Recipe:
@@ -172,7 +167,7 @@ def _own(path: Path, method: str | None, hybrid: bool) -> Recipe:
         if not isinstance(content.get(key, kind()), kind):
             raise SettingsError(f"{path}: {key} must be a {kind.__name__}, got {content[key]!r}")
     needs, base = content.pop("needs", {}), content.pop("base", None)
-    about = content.pop("about", path.stem)
+    content.pop("about", None)
     pooling = method or content.get("model", {}).get("method")
     if base is not None:
         shared = recipe(base, pooling or "exact", hybrid and content.get("hybrid") is None)
@@ -186,7 +181,7 @@ def _own(path: Path, method: str | None, hybrid: bool) -> Recipe:
         needs = {"--data": "the folder of the images", **needs}
     name = path.stem + (f"-{method}" if method else "") + "-hybrid" * hybrid
     pooling = content.get("model", {}).get("method")
-    return Recipe(name, about, content, needs, base, pooling)
+    return Recipe(name, content, needs, base, pooling)
 
 
 def _family(name: str) -> Family:

@@ -168,7 +168,6 @@ def prepare(
     output = Path(output)
     # Before the images are listed, which may take a minute.
     resolve_pool(settings.model.method, **(settings.model.method_options or {}))
-    ImageData.check_root(settings.data.root)
     _check_output(output, resume, settings)
     module, data = build(settings)
     if resume and (output / LAST).is_file():

@@ -12,10 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from rootpool.report.records import flatten
+from rootpool.report.records import flatten, to_yaml
 
-from .config import SettingsError
-from .typed import Numbers, from_dictionary
+from .config import Numbers, SettingsError, from_dictionary
 
 __all__ = [
     "BranchSettings",
@@ -335,10 +334,7 @@ def resolve(config: Mapping[str, Any]) -> Settings:
 
 def as_yaml(settings: Settings) -> str:
     """The effective configuration as YAML that `resolve` reads back to the same."""
-    import yaml
-
-    text: str = yaml.safe_dump(dataclasses.asdict(settings), sort_keys=False, allow_unicode=True)
-    return text
+    return to_yaml(dataclasses.asdict(settings))
 
 
 # What may change when a run is continued: where and how fast it computes, what it writes, when it ends.

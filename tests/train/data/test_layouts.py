@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import torch
 
 import images
 from rootpool.train.data import open_splits
+from rootpool.train.data.files import without_bad_images
 
 
 def pixels(image):
@@ -56,57 +58,6 @@ def test_other_places_and_names_that_are_not_ascii(tmp_path):
 
 
 # --------------------------------------------------------------------------------------------------
-# What is not recognised
-
-
-def test_nothing_recognised_says_what_was_looked_for_and_found(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"data folder .*nothing does not exist; give"):
-        open_pixels(tmp_path / "nothing")
-    with pytest.raises(FileNotFoundError, match="found an empty folder"):
-        open_pixels(tmp_path)
-    for name in "abcdefghijkl":
-        (tmp_path / name).mkdir()
-    (tmp_path / "train").mkdir()
-    with pytest.raises(FileNotFoundError) as caught:
-        open_pixels(tmp_path)
-    text = str(caught.value)
-    assert text.startswith(f"no known data set in {tmp_path}; looked for\n")
-    assert "\n  cub-200-2011: no images.txt, no image_class_labels.txt" in text
-    assert "\n  stanford-dogs: no train_list.mat or lists/train_list.mat, no" in text
-    assert "\n  image-folder: no val or valid or validation or test\n" in text
-    assert text.endswith("\nfound a/, b/, c/, d/, e/, f/, g/, h/, i/, j/ and 3 more")
-    (tmp_path / "file").touch()
-    with pytest.raises(FileNotFoundError, match=r"data folder .*file is a file; give the folder"):
-        open_pixels(tmp_path / "file")
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda root: images.make_cub(root / "CUB", 1, 1), "try .*/CUB, which is cub-200-2011"),
-        (
-            lambda root: images.make_cars(root, test_list="devkit/cars_test_annos.mat"),
-            "stanford-cars: no cars_test_annos_withlabels.mat or devkit/cars_test_annos_with",
-        ),
-        (
-            lambda root: images.make_image_tree(images.make_cub(root, 1, 1)),
-            "looks like cub-200-2011 and image-folder; move",
-        ),
-        (
-            lambda root: (images.make_cub(root, 1, 1) / "train_test_split.txt").write_text(
-                "1 1\n2 1"
-            ),
-            r"\(cub-200-2011\) lists no validation images",
-        ),
-    ],
-)
-def test_what_cannot_be_opened(make, message, tmp_path):
-    make(tmp_path)
-    with pytest.raises((ValueError, FileNotFoundError), match=message):
-        open_pixels(tmp_path)
-
-
-# --------------------------------------------------------------------------------------------------
 # Bad images in a data set
 
 
@@ -128,6 +79,20 @@ def test_skip_leaves_bad_images_out_and_labels_alone(name, tmp_path, capsys):
         assert list(zip(paths(after), after.labels.tolist(), strict=True)) == kept
     with pytest.raises(ValueError, match=r"cannot decode .*; repair or remove it, or leave it out"):
         whole.train[4]
+
+
+def test_a_class_without_a_good_image_is_an_error(tmp_path, capsys):
+    samples = [(str(tmp_path / f"{k}.jpg"), k % 2) for k in range(8)]
+    for path, label in samples:
+        images.save_image(Path(path), label, 2, (8, 8), seed=0)
+    good, bad = samples[4:], samples[:4]
+    assert without_bad_images(bad, good, ["a", "b"]) == (bad, good)
+    assert "left out" not in capsys.readouterr().err
+    for path in (samples[1][0], samples[3][0]):
+        os.truncate(path, 100)
+    for split, parts in (("training", (bad, good)), ("validation", (good, bad))):
+        with pytest.raises(ValueError, match=rf"every {split} image of 1 classes is bad \(b\)"):
+            without_bad_images(*parts, ["a", "b"])
 
 
 def test_missing_files_of_a_list_are_not_skipped(tmp_path):
