@@ -1,17 +1,18 @@
-"""Methods that only a study needs, as plain registered methods; importing this module registers them."""
+"""Methods and poolings that only a study needs; importing this module registers them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
+from timm.layers import SimPool1d
+from torch import Tensor, nn
 
 from rootpool.linalg import newton_schulz, sqrtm
-from rootpool.nn import Method, register, resolve_method
+from rootpool.nn import POOLS, AveragePool, Method, register, resolve_method
 
-__all__ = ["NewtonExact", "Scaled"]
+__all__ = ["AttentiveProbe", "NewtonExact", "Scaled", "SimPool"]
 
 
 @register
@@ -63,3 +64,46 @@ class Scaled(Method):
 
     def __call__(self, P: Tensor) -> Tensor:
         return resolve_method(self.of)(4.0**self.k * P) / 2.0**self.k
+
+
+class SimPool(AveragePool):
+    """Attention whose query is the average of the positions, by timm, with the power of its authors for CNNs.
+
+    Psomas et al., "Keep It SimPool", ICCV 2023.
+    """
+
+    name = "simpool"
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.attention = SimPool1d(self.channels, gamma=2.0)
+
+    def pool(self, features: Tensor, weights: Tensor | None = None) -> Tensor:
+        """The positions where the features are like their average."""
+        pooled: Tensor = self.attention(features.flatten(2).mT)
+        return pooled
+
+
+class AttentiveProbe(AveragePool):
+    """Attention with learned queries, each of which pools its own share of the channels.
+
+    Psomas et al., "Attention, Please!", 2025 (Efficient Probing), where the keys are the features before the
+    reduction; here queries meet the reduced features, which are the values.
+    """
+
+    name = "attentive-probe"
+    queries: ClassVar[int] = 32
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.query = nn.Parameter(torch.randn(self.queries, self.channels) / self.channels**0.5)
+
+    def pool(self, features: Tensor, weights: Tensor | None = None) -> Tensor:
+        """The positions that each query asks for."""
+        X = features.flatten(2)
+        attention = (self.query @ X).softmax(-1)
+        values = X.unflatten(1, (self.queries, -1))
+        return (values @ attention.unsqueeze(-1)).flatten(1)
+
+
+POOLS |= {pool.name: pool for pool in (SimPool, AttentiveProbe)}

@@ -75,7 +75,7 @@ VALUE_ERRORS = {
     "'svd-padee'; did you mean svd-pade": lambda: rn.CovariancePool(4, "svd-padee"),
     "'gap' averages features": lambda: assign(rn.CovariancePool(4), "gap"),
     "unknown method 'svd'": lambda: assign(rn.CovariancePool(4), "svd"),
-    "cannot change average pooling to exact": lambda: assign(rn.AveragePool(4), "exact"),
+    "cannot change gap to exact": lambda: assign(rn.AveragePool(4), "exact"),
     r"gap has no options, got {'degree': 3}": lambda: rn.resolve_pool("gap", degree=3),
     "'late', got a dictionary of 'ea": lambda: branches("early", "late")({"early": X}),
     "stage 'early', got a sequence of 2 maps": lambda: branches("early")([X, X]),

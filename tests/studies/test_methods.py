@@ -5,7 +5,7 @@ import torch
 
 import matrices
 from matrices import relative_error
-from rootpool.nn import covariance_pool, resolve_method
+from rootpool.nn import Length, covariance_pool, make_pool, resolve_method, resolve_pool
 from studies.methods import NewtonExact, Scaled
 
 
@@ -42,3 +42,24 @@ def test_another_scale_moves_the_floor():
         assert abs(smallest) < 20 * eps**0.5 * max(1.0, 2.0**-k)
         if k < 0:
             assert smallest == pytest.approx(eps**0.5 / 2.0**k, rel=1e-3)
+
+
+def test_attention_poolings_by_name():
+    """An attentive probe by a loop over queries; both in a network that is made by their name."""
+    X = torch.randn(2, 64, 3, 3, generator=torch.Generator().manual_seed(0))
+    pool = make_pool(64, "attentive-probe")
+    share = 64 // pool.queries
+    expected = []
+    for sample in X.flatten(2):
+        weights = [torch.softmax(query @ sample, 0) for query in pool.query]
+        parts = [sample[k * share : (k + 1) * share] @ w for k, w in enumerate(weights)]
+        expected.append(torch.cat(parts))
+    torch.testing.assert_close(pool(X), torch.stack(expected))
+    equal = torch.ones(2, 64, 9)  # attention to equal positions is their average
+    torch.testing.assert_close(pool(equal), equal.mean(-1))
+    for name in ("simpool", "attentive-probe"):
+        pool = make_pool(64, name, reduction=96, scaling=Length(4.0))
+        assert pool(X).norm(dim=1).allclose(torch.tensor(4.0))
+        assert pool.method == name
+        with pytest.raises(ValueError, match=f"{name} has no options"):
+            resolve_pool(name, queries=2)

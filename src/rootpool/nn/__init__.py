@@ -21,7 +21,7 @@ from .normalisations import (
     SignedSqrt,
 )
 from .polar_root import PolarRoot
-from .pooling import AveragePool, CovariancePool, covariance_pool, make_pool, resolve_pool
+from .pooling import POOLS, AveragePool, CovariancePool, covariance_pool, make_pool, resolve_pool
 from .registry import METHODS, is_registered, method_names, register, resolve_method
 from .replacing import covariance_pools, replace_batch_norm, set_method, using_method
 from .scaling import Length, Scaling
@@ -38,6 +38,7 @@ from .whitening_methods import (
 
 __all__ = [
     "METHODS",
+    "POOLS",
     "SVDPI",
     "WHITENING_METHODS",
     "AdaptiveChannelDropout",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -31,10 +31,9 @@ from .weights import (
     weighted_mean,
 )
 
-__all__ = ["AveragePool", "CovariancePool", "covariance_pool", "make_pool", "resolve_pool"]
+__all__ = ["POOLS", "AveragePool", "CovariancePool", "covariance_pool", "make_pool", "resolve_pool"]
 
 OUTPUTS = ("triangle", "isometric", "matrix")
-AVERAGE = "gap"  # global average pooling, by the name that everybody uses
 
 
 def covariance_pool(
@@ -302,15 +301,17 @@ class AveragePool(_Pool):
     torch.Size([2, 2048])
     """
 
+    name: ClassVar[str] = "gap"  # of global average pooling, as everybody calls it
+
     @property
     def method(self) -> str:
-        """``"gap"``. It cannot be changed: covariances have another number of features."""
-        return AVERAGE
+        """Its name in ``POOLS``. It cannot be changed: covariances have another number of features."""
+        return self.name
 
     @method.setter
     def method(self, method: str | Method) -> None:
         raise ValueError(
-            f"cannot change average pooling to {method}: the number of features would change, and the "
+            f"cannot change {self.name} to {method}: the number of features would change, and the "
             "classifier with it; make a new CovariancePool"
         )
 
@@ -328,16 +329,21 @@ class AveragePool(_Pool):
         return f"{self.in_channels}, scaling={self.scaling}, out_features={self.out_features}"
 
 
+# Poolings without a covariance, by the names that create_model and recipes take beside those of METHODS; a
+# subclass of your own can be added.
+POOLS: dict[str, type[AveragePool]] = {AveragePool.name: AveragePool}
+
+
 def resolve_pool(pool: str | Method, **options: Any) -> str | Method:
-    """``"gap"`` itself, or the method of that name; see :func:`resolve_method`.
+    """A name in ``POOLS`` itself, or the method of that name; see :func:`resolve_method`.
 
     >>> resolve_pool("gap"), resolve_pool("exact")
     ('gap', Exact())
     """
-    if pool == AVERAGE:
+    if pool in POOLS:
         if options:
-            raise ValueError(f"{AVERAGE} has no options, got {options!r:.200}")
-        return AVERAGE
+            raise ValueError(f"{pool} has no options, got {options!r:.200}")
+        return pool
     return resolve_method(pool, **options)
 
 
@@ -351,7 +357,7 @@ def make_pool(
     scaling: Scaling | None = None,
     channel_dropout: str | None = None,
 ) -> CovariancePool | AveragePool:
-    """The pooling of a name: :class:`AveragePool` for ``"gap"``, else :class:`CovariancePool`.
+    """The pooling of a name: :class:`AveragePool` for ``"gap"``, or :class:`CovariancePool` for a method.
 
     ``compute_dtype`` and ``output`` are options of covariances; averages have no use for them.
     ``channel_dropout`` is ``"adaptive"`` for :class:`AdaptiveChannelDropout`, which is for covariances only.
@@ -365,12 +371,12 @@ def make_pool(
     if channel_dropout is not None and channel_dropout not in CHANNEL_DROPOUTS:
         known = ", ".join(CHANNEL_DROPOUTS)
         raise ValueError(f"channel_dropout must be {known} or None, got {channel_dropout!r}")
-    if pool == AVERAGE:
+    if isinstance(pool, str) and pool in POOLS:
         if channel_dropout is not None:
             raise ValueError(
-                f"channel_dropout={channel_dropout!r} is for the features before a covariance, and {AVERAGE} "
+                f"channel_dropout={channel_dropout!r} is for the features before a covariance, and {pool} "
                 'has none; leave it out, or choose a method such as "covariance"'
             )
-        return AveragePool(in_channels, reduction, scaling)
+        return POOLS[pool](in_channels, reduction, scaling)
     before = None if channel_dropout is None else CHANNEL_DROPOUTS[channel_dropout]()
     return CovariancePool(in_channels, pool, reduction, compute_dtype, output, scaling, before)
