@@ -1,11 +1,10 @@
-"""The table of heads, and how to look at what the best of them confuses."""
+"""The table of heads."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import fmean
 
-from rootpool.report import Block, Cell, Number, Paragraph, Table, difference_by_seed
+from rootpool.report import Cell, Number, Table, difference_by_seed
 from rootpool.report.accuracy import NORMAL, Right
 from studies.engine.command import Found
 from studies.engine.kept import Kept
@@ -17,19 +16,8 @@ __all__ = ["heads"]
 
 
 def heads(entry: Entry, places: Sequence[Place], kept: Kept) -> Found:
-    """The table of heads, and the command that shows the photographs that the best of them confuses."""
-    blocks: list[Block] = []
-    for place in places:
-        good = [row for row in place.rows if not row["failed"]]
-        runs = list(dict.fromkeys(row["run"] for row in good))
-        best = max(runs, key=lambda run: fmean(r["accuracy"] for r in good if r["run"] == run))
-        folder = next(run.folder.folder for run in place.runs if run.label == best)
-        told = (
-            "What is confused with what, with photographs: rootpool evaluate "
-            f"{folder} --output evaluation ({best}, the first seed)."
-        )
-        blocks += [_table(place), Paragraph(told)]
-    return Found(blocks=blocks)
+    """The table of heads."""
+    return Found(blocks=[_table(place) for place in places])
 
 
 def _table(place: Place) -> Table:

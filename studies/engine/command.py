@@ -109,11 +109,8 @@ def list_entries(study: Study, names: Sequence[str] = ()) -> int:
     width = max(40, console.width - 6)
     for entry in study.choose(names):
         console.print(f"[bold]{entry.name}[/]", soft_wrap=True)
-        for text, indent in [
-            (entry.title, 4),
-            (entry.claim, 4),
-            *((p.text, 6) for p in entry.parts),
-        ]:
+        texts = [(entry.title, 4), (entry.claim, 4), *((p.text, 6) for p in entry.parts)]
+        for text, indent in texts:
             mark = "- " if indent == 6 else ""
             for k, line in enumerate(textwrap.wrap(text, width)):
                 start = " " * (indent - len(mark)) + mark if k == 0 else " " * indent

@@ -78,13 +78,8 @@ class Birds:
     def gram(self, images: Tensor, stage: str, method: str) -> tuple[Tensor, int]:
         """Inner products of images as a pooling describes them, and the size of its vectors."""
         cache = self.cache.select([stage])
-        pool = make_pool(
-            cache.channels[stage],
-            resolve_pool(method),
-            None,
-            output="isometric",
-            scaling=Length(1.0),
-        ).eval()
+        options = {"output": "isometric", "scaling": Length(1.0)}
+        pool = make_pool(cache.channels[stage], resolve_pool(method), **options).eval()
         with torch.inference_mode():
             batches = [pool(cache.batch(batch)[stage]) for batch in images.split(BATCH)]
         vectors = torch.cat(batches)

@@ -120,13 +120,8 @@ def _condition_numbers(place: Place) -> tuple[dict[str, Finding], list[Block]]:
     }
     clamped, true = found["MPN-COV"], found["condition number without the null space"]
     said = _sequence(clamped, starts)
-    sides = [
-        _decades(*pair)
-        for pair in (
-            (clamped[0], [limit] * len(clamped[0])),
-            ([limit] * len(clamped[-1]), clamped[-1]),
-        )
-    ]
+    first, last = clamped[0], clamped[-1]
+    sides = [_decades(first, [limit] * len(first)), _decades([limit] * len(last), last)]
     cells = {
         (name, column): mean_of(values, ".3g")
         for name, own in found.items()
@@ -134,7 +129,7 @@ def _condition_numbers(place: Place) -> tuple[dict[str, Finding], list[Block]]:
     }
     caption = f"Here, {place.name}: epochs {', '.join(str(e + 1) for e in starts)}."
     return {
-        "falls": _positive(_decades(clamped[0], clamped[-1]), said),
+        "falls": _positive(_decades(first, last), said),
         "crosses": Finding(outcome_of(all(d.clear and d.mean > 0 for d in sides) or None), said),
         "conditioned": _positive(
             _decades(true[0], true[-1]),
