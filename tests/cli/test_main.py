@@ -96,7 +96,9 @@ def test_wrong_usage_ends_with_2(arguments, said, capsys):
 
 def test_without_a_command_there_is_help(capsys):
     assert main([]) == 0
-    listed = re.findall(r"^    (\w+)  ", capsys.readouterr().out, re.MULTILINE)
+    use, explore = capsys.readouterr().out.split("\nuse:\n")[1].split("\n\n")[:2]
+    assert explore.startswith("explore:\n")
+    listed = re.findall(r"^  (\w+)  ", f"{use}\n{explore}", re.MULTILINE)
     assert listed == list(COMMANDS)
 
 

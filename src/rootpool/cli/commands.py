@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -24,6 +25,16 @@ class Command:
     arguments: Callable[[argparse.ArgumentParser], None] | None
     function: str  # "module:name"; called with the arguments by name, it returns the exit code
     when_stopped: str = ""  # said at Ctrl-C: how to continue
+    group: str = "commands"  # the heading above it in the help
+
+    def fill(self, parser: argparse.ArgumentParser) -> None:
+        """Add the arguments of this command to its parser."""
+        if self.arguments is not None:
+            self.arguments(parser)
+        parser.add_argument(
+            "--traceback", action="store_true", help="show where an error came from"
+        )
+        parser.set_defaults(command=self)
 
     def run(self, arguments: dict[str, Any]) -> int:
         """Import the function and call it."""
@@ -131,6 +142,7 @@ COMMANDS = {
         _train_arguments,
         "rootpool.cli.training:train",
         "; continue from the last checkpoint with --resume",
+        group="use",
     ),
     "evaluate": Command(
         "measure the errors of a trained network, on its data or on yours",
@@ -138,6 +150,7 @@ COMMANDS = {
         "rootpool evaluate runs/birds-exact --data holiday-photos --output evaluation",
         _evaluate_arguments,
         "rootpool.cli.trained:evaluate",
+        group="use",
     ),
     "predict": Command(
         "print the five most probable classes of each image",
@@ -145,12 +158,14 @@ COMMANDS = {
         "rootpool predict runs/birds-exact holiday-photos --csv birds.csv",
         _predict_arguments,
         "rootpool.cli.trained:predict",
+        group="use",
     ),
     "export": Command(
         "write a trained network as ONNX or torch.export, and check it",
         "rootpool export runs/birds-exact\nrootpool export runs/birds-exact --output birds.pt2",
         _export_arguments,
         "rootpool.cli.trained:export",
+        group="use",
     ),
     "report": Command(
         "compare training runs on one page: errors, curves, settings",
@@ -158,18 +173,21 @@ COMMANDS = {
         "rootpool report runs/exact-* runs/gap-* --output report.md",
         _report_arguments,
         "rootpool.report.run_report:report",
+        group="use",
     ),
     "recipes": Command(
         "list the recipes, with their data, time and hardware",
         "rootpool recipes",
         None,
         "rootpool.cli.training:recipes",
+        group="explore",
     ),
     "doctor": Command(
         "print versions and devices and check the numerics: for bug reports",
         "rootpool doctor\nrootpool doctor --bench",
         _doctor_arguments,
         "rootpool.cli.doctor:doctor",
+        group="explore",
     ),
     "demo": Command(
         "show what fails and what helps, on embedded photographs (about four minutes)",
@@ -177,6 +195,7 @@ COMMANDS = {
         _demo_arguments,
         "rootpool.train.demo:demo",
         "; run the same command again to continue",
+        group="explore",
     ),
     "completion": Command(
         "print a script that lets bash or zsh complete commands, options and names",
@@ -184,6 +203,7 @@ COMMANDS = {
         "rootpool completion > ~/.rootpool   # zsh: source it after bashcompinit",
         None,
         "rootpool.cli.completion:completion",
+        group="explore",
     ),
 }
 
@@ -225,22 +245,28 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def add_commands(parser: argparse.ArgumentParser, table: Mapping[str, Command]) -> None:
-    """Add a subparser for every command of a table."""
-    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    """Add a subparser for every command of a table, and list them by group."""
+    subparsers = parser.add_subparsers(metavar="COMMAND", required=True, help=argparse.SUPPRESS)
     for name, command in table.items():
         subparser = subparsers.add_parser(
             name,
-            help=command.summary,
             description=command.summary[0].upper() + command.summary[1:] + ".",
             epilog="examples:\n" + "".join(f"  {line}\n" for line in command.examples.split("\n")),
             formatter_class=_Formatter,
         )
-        if command.arguments is not None:
-            command.arguments(subparser)
-        subparser.add_argument(
-            "--traceback", action="store_true", help="show where an error came from"
-        )
-        subparser.set_defaults(command=command)
+        command.fill(subparser)
+    parser.description = f"{parser.description}\n\n{_listed(table)}"
     parser.usage = "%(prog)s COMMAND ..."
     parser.formatter_class = _Formatter
     parser.set_defaults(commands=table)
+
+
+def _listed(table: Mapping[str, Command]) -> str:
+    """Names and summaries of the commands, under the headings of their groups."""
+    groups: dict[str, list[str]] = {}
+    for name, command in table.items():
+        line = textwrap.fill(
+            command.summary, 79, initial_indent=f"  {name:<14} ", subsequent_indent=" " * 17
+        )
+        groups.setdefault(command.group, []).append(line)
+    return "\n\n".join("\n".join([f"{group}:", *lines]) for group, lines in groups.items())

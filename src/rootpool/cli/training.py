@@ -135,13 +135,29 @@ def _report(run: Run, family: str | None) -> None:
         texts = [f"{name} {best[key]:.2f} %" for name, key in errors.items()]
         print(f"lowest validation error, in epoch {best['epoch'] + 1}: {', '.join(texts)}")
         if family is not None and run.settings.model.method != "gap":
-            print(f"to compare with average pooling: rootpool train {family} --method gap")
+            print(_against_average(run, family))
     files = ("best.ckpt", "last.ckpt", "history.csv", "config.yaml")
     written = [name for name in files if (run.output / name).is_file()]
     print(f"{run.output}: {', '.join(written)}")
     if "best.ckpt" in written:
         folder = shlex.quote(str(run.output))
         print(f"next: rootpool evaluate {folder}, or rootpool report {folder}")
+
+
+def _against_average(run: Run, family: str) -> str:
+    """The error of average pooling: of a run next to this one, as recorded, or how to get it."""
+    from rootpool.report.records import read_records
+    from rootpool.report.runs import best_epoch
+
+    twin = run.output.parent / f"{family}-gap"
+    if (twin / "history.csv").is_file() and (
+        best := best_epoch(read_records(twin / "history.csv"))
+    ):
+        return f"with average pooling, in {twin}: {best['val_error']:.2f} %"
+    average = families()[family].average
+    if average is not None:
+        return f"with average pooling, by the recipe as it is: {average:.1f} %"
+    return f"to compare with average pooling: rootpool train {family} --method gap"
 
 
 def recipes() -> int:

@@ -42,6 +42,7 @@ class Family:
         needs: what the user has to bring, as option: what it is.
         fine_tunes: the family whose checkpoints it starts from, of the same method.
         time: how long a run takes, and on which hardware.
+        average: the validation error of average pooling, in percent, from a record of ours.
         form: ``released`` where the paper's methods are as its authors released them, and not ours.
         reported_as: the family of the paper in whose columns its results are; None for its own.
         layout: the layout of data for which the study of the paper trains this family; a ``base`` does not
@@ -56,6 +57,7 @@ class Family:
     needs: Mapping[str, str] = field(default_factory=dict)
     fine_tunes: str | None = None
     time: str = ""
+    average: float | None = None
     form: str | None = None
     reported_as: str | None = None
     layout: str | None = None
