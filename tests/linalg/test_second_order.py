@@ -5,6 +5,7 @@ import itertools
 import mpmath
 import pytest
 import torch
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from matrices import random, random_symmetric
 from oracles import central_difference
@@ -72,6 +73,13 @@ def test_second_derivative_at_every_distance(name):
             # A power of a number has the rounding of its logarithm times the exponent.
             limit = allowed(torch.float64, n, max(1.0, abs(getattr(function, "exponent", 1.0))))
             assert error.max() <= limit, (d, values, error)
+
+
+def test_second_derivatives_are_no_loop_over_eigenvalues():
+    function = Floored(Log(), 1.5)  # by quotients, by series and across the floor
+    traced = make_fx(lambda lam, G, W: function.second_product(lam, G, W))
+    few, many = (traced(torch.arange(1.0, n), *torch.ones(2, n - 1, n - 1)) for n in (5, 9))
+    assert len(few.graph.nodes) == len(many.graph.nodes)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])

@@ -78,6 +78,8 @@ def test_the_effective_configuration_has_every_key_and_reads_back_to_itself():
         ({"conditioning": "nag"}, r"conditioning must be nog, olr, nog\+olr or null, got 'nag'"),
         # Ranges
         ({"model": {"lr": -0.1}}, "model.lr must be 0 or more, got -0.1"),
+        ({"model": {"backbone_lr": -0.1}}, "model.backbone_lr must be 0 or more, got -0.1"),
+        ({"model": {"pool_lr": -5}}, "model.pool_lr must be 0 or more, got -5"),
         ({"model": {"lr": ".nan"}}, "model.lr must be a number, got '.nan'"),
         ({"model": {"lr": "inf"}}, "model.lr must be 0 or more, got inf"),
         ({"model": {"lr": "nan"}}, "model.lr must be 0 or more, got nan"),
