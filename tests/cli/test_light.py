@@ -33,6 +33,7 @@ def test_light_commands_import_neither_torch_nor_lightning():
         (["--help"], 0, "usage: rootpool"),
         (["--version"], 0, "rootpool"),
         (["train", "--help"], 0, "--hybrid"),
+        (["train", "patches", "--show"], 0, "backbone: patchnet"),
         (["recipes"], 0, "birds: ResNet-50 fine-tuned on Birds\n"),
         (["recipes"], 0, "\n  --data CUB-200-2011 in its official layout\n"),
         (["recipes"], 0, "\n  --weights a run of resnet50-imagenet\n"),

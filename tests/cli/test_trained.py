@@ -18,7 +18,7 @@ from rootpool.train.evaluation import data_of, evaluate, find_images, load_run, 
 from small_runs import typed
 
 pytestmark = pytest.mark.slow
-CLASSES = ["[red]", "blue", "green"]
+CLASSES = ["[红]", "blue", "green"]
 
 
 def run(*arguments: object) -> int:
@@ -52,7 +52,7 @@ def test_the_end_of_a_training_names_the_best_epoch_and_the_next_step(colours, c
 
 
 def test_a_run_folder_is_evaluated_on_any_folder_of_its_classes(colours, tmp_path, capsys):
-    make_image_tree(tmp_path / "new", classes=["green", "[red]"], per_class=3, splits=("",))
+    make_image_tree(tmp_path / "new", classes=["green", "[红]"], per_class=3, splits=("",))
     # Colours go round the wheel by number of classes: those of two are not those of three.
     output = tmp_path / "out"
     assert run("evaluate", colours / "run", "--data", tmp_path / "new", "--output", output) == 0
@@ -61,7 +61,7 @@ def test_a_run_folder_is_evaluated_on_any_folder_of_its_classes(colours, tmp_pat
     assert "top-1 error" in out
     assert "top-5" not in out  # of three classes
     rows = read_records(output / "classes.csv")
-    assert [(row["class"], row["images"]) for row in rows] == [("[red]", 3), ("green", 3)]
+    assert [(row["class"], row["images"]) for row in rows] == [("[红]", 3), ("green", 3)]
     confusion = read_records(output / "confusion.csv")
     assert [sum(row[name] for name in CLASSES) for row in confusion] == [3, 0, 3]
     page = (output / "index.html").read_text(encoding="utf-8")
@@ -87,7 +87,9 @@ def test_an_image_and_its_mirror_image_decide_together(colours, capsys):
 
 
 def test_a_folder_is_predicted_to_a_table_in_batches(colours, tmp_path, capsys):
-    table = tmp_path / "guesses.csv"
+    table, kept = tmp_path / "guesses.csv", tmp_path / "kept"
+    table.write_text("of before")
+    kept.hardlink_to(table)  # which would be written over, too
     # The last epoch: which one is best is decided by three validation images, and so by rounding.
     last = colours / "run" / "last.ckpt"
     assert run("predict", last, colours / "photos", "--csv", table, "--top", 2) == 0
@@ -113,7 +115,7 @@ def test_images_in_folders_behind_links_are_found(tmp_path):
 
 def test_bad_images_of_a_prediction(colours, tmp_path, capsys):
     (tmp_path / "bad.jpg").write_bytes(b"")
-    good = colours / "photos" / "[red]" / "0.jpg"
+    good = colours / "photos" / "[红]" / "0.jpg"
     assert run("predict", colours / "run", tmp_path) == 1
     assert "the file is empty" in capsys.readouterr().err
     table = tmp_path / "guesses.csv"
@@ -124,7 +126,7 @@ def test_bad_images_of_a_prediction(colours, tmp_path, capsys):
     assert run("predict", colours / "run", tmp_path, good, "--on-bad-image", "skip") == 0
     out = capsys.readouterr().out
     assert "left out" in out
-    assert "[red]" in out  # shown, not obeyed as markup
+    assert "[红]" in out  # shown, not obeyed as markup
     shares = [float(line.split()[-3]) for line in out.splitlines() if " % " in line]
     assert len(shares) == 3  # five, or all there are
     assert sum(shares) == pytest.approx(100, abs=0.2)
@@ -135,11 +137,14 @@ def test_bad_images_of_a_prediction(colours, tmp_path, capsys):
 def test_an_exported_run_has_its_size_and_labels_and_computes_the_same(
     colours, suffix, tmp_path, capsys
 ):
-    path = tmp_path / f"colours{suffix}"
+    path, kept = tmp_path / f"colours{suffix}", tmp_path / "kept"
+    path.write_text("of before")
+    kept.hardlink_to(path)
     assert run("export", colours / "run", "--output", path) == 0
     out = capsys.readouterr().out
     assert "images of 3 x 64 x 64 to 3 classes" in out
     assert "minimax (matrix products) instead of exact" in out
+    assert kept.read_text() == "of before"
     images = torch.randn(5, 3, 64, 64, generator=torch.Generator().manual_seed(0))
     model = load_run(colours / "run").module
     assert model.model.backbone.input_size == (3, 64, 64)  # what export_onnx takes by itself
@@ -192,7 +197,7 @@ def test_mistakes_around_a_run(colours, tmp_path, capsys):
     for arguments, message in (
         ([*data, tmp_path / "odd"], "folders that are not classes of the run: violet"),
         ([*data, tmp_path / "2"], "knows 3 classes, the data has 2"),
-        ([*data, tmp_path / "3"], "'class00' instead of '[red]'"),
+        ([*data, tmp_path / "3"], "'class00' instead of '[红]'"),
         (["evaluate", tmp_path / "file.ckpt"], "is not a checkpoint of rootpool train"),
         (["evaluate", tmp_path], f"there is no checkpoint in {tmp_path}"),
         (["evaluate", net, "--output", colours / "start.pt"], "is a file, not a folder"),

@@ -52,6 +52,8 @@ def test_svd_by_torch_is_ours(shape, scale, gap):
     A = (Q * s) @ R.mT * scale
     kernel = Degenerate()
     U, S, Vh = svd(A)  # no gradient, so ours
+    node = type(svd(A.clone().requires_grad_()).S.grad_fn).__name__
+    assert (node == "LinalgSvdBackward0") == (gap >= 1e-3 and scale in (1e-30, 1e30))
     weights = [random(*U.shape), random(3, seed=1) / scale, random(*Vh.shape, seed=2)]
 
     def ours(B):

@@ -130,7 +130,7 @@ TYPE_ERRORS = {
         SINGULAR, EXPONENTS, eigenvalue_floor=1.0
     ),
     "which knows its divided differences": lambda: la.matrix_function(EYE, torch.cos),
-    "unexpected keyword argument": lambda: la.sqrtm(EYE, floor=1.0),
+    r"sqrtm\(\) got an unexpected keyword argument": lambda: la.sqrtm(EYE, floor=1.0),
     "rotation expects real matrices, got": lambda: la.rotation(EYE.cfloat()),
     "polar expects float32 or float64": lambda: la.polar(HALF),
     r"eigh\(A, B=B\)": lambda: la.eigh(EYE, EYE),

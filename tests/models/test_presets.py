@@ -50,6 +50,7 @@ def test_alexnet_of_the_paper():
     widths = [(m.in_features, m.out_features) for m in reduced.classifier if hasattr(m, "weight")]
     assert widths == [(32896, 4096), (4096, 4096), (4096, 1000)]
     assert (model.num_classes, model.head_hidden_size, hidden.shape) == (0, 32896, (2, 4096))
+    assert "or the hidden layer of ``paper/alexnet``" in create_model.__doc__
 
 
 def test_vanilla_alexnet_is_torchvisions():

@@ -74,6 +74,8 @@ MISTAKES = {
     "conditioning=nag": r"conditioning must be nog, olr, nog\+olr or null, got 'nag'",
     # Ranges
     "model.lr=-0.1": "model.lr must be 0 or more, got -0.1",
+    "model.backbone_lr=-0.1": "model.backbone_lr must be 0 or more, got -0.1",
+    "model.pool_lr=-5": "model.pool_lr must be 0 or more, got -5",
     "model.lr=.inf": "model.lr must be 0 or more, got inf",
     "model.lr=.nan": "model.lr must be 0 or more, got nan",
     "model.label_smoothing=2": "model.label_smoothing must be from 0 to 1, got 2",
