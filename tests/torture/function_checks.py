@@ -274,7 +274,7 @@ def top_projector(A: Tensor, k: int) -> Tensor:
 def top_status(batch: MatrixBatch) -> Tensor:
     """Where a gradient is wanted, a cut inside a multiplet is an error of the value."""
     near_the_end = batch.exponent < -(batch.largest - 16)
-    return torch.where(near_the_end, MAY, cut_status(batch.lam, batch, sharp=1e8))
+    return torch.where(near_the_end, MAY, cut_status(batch.lam, batch, sharp=1e11))
 
 
 def top_part(A: Tensor, k: int) -> Tensor:
@@ -474,7 +474,7 @@ FUNCTION_CHECKS = {
                 None,
                 truncated_status,
             ),
-            ("topk_svd", by_one(top_part), *[functools.partial(truncated_status, sharp=1e8)] * 2),
+            ("topk_svd", by_one(top_part), *[functools.partial(truncated_status, sharp=1e11)] * 2),
         )
     },
     "null_vectors": Check(
