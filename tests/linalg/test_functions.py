@@ -75,9 +75,12 @@ def test_named_powers_are_the_named_functions():
 
 
 @pytest.mark.parametrize("name", SEMIDEFINITE)
-def test_negative_eigenvalues_at_round_off_are_zeros(name):
-    A = torch.diag(torch.tensor([1.0, -1e-17, 2.0], dtype=torch.float64))
-    assert OURS[name](A)[1, 1] == 0
+def test_eigenvalues_at_round_off_are_zeros_and_nothing_flows_between_them(name):
+    A = torch.diag(torch.tensor([1.0, -1e-17, 2.0, 0.0], dtype=torch.float64)).requires_grad_()
+    F = OURS[name](A)
+    assert F[1, 1] == 0
+    (g,) = torch.autograd.grad(F, A, matrices.random_symmetric(4, 4))
+    assert (g[1::2, 1::2] == 0).all()
 
 
 # ------------------------------------------------------------------------------- odd input and rules
