@@ -5,37 +5,25 @@ import torch
 
 import matrices
 from matrices import relative_error, symmetric
-from rootpool.linalg import (
-    RULES,
-    Degenerate,
-    Lorentzian,
-    Ordinary,
-    Pade,
-    PowerIteration,
-    Taylor,
-    Truncated,
-    eigh,
-    resolve_rule,
-    skip_checks,
-)
+from rootpool import linalg as la
 
 # Close enough to the true kernel at the gaps of SPECTRA["separated"] to pass gradcheck. Not all of RULES:
 # a rule may be an approximation by nature.
 ACCURATE = [
-    Ordinary(),
-    Truncated(),
-    Taylor(degree=200),
-    Pade(),
-    PowerIteration(iterations=200),
-    Lorentzian(broadening=1e-24),
-    Degenerate(),
+    la.Ordinary(),
+    la.Truncated(),
+    la.Taylor(degree=200),
+    la.Pade(),
+    la.PowerIteration(iterations=200),
+    la.Lorentzian(broadening=1e-24),
+    la.Degenerate(),
 ]
 rules = pytest.mark.parametrize("rule", ACCURATE, ids=repr)
 
 
 def invariant(A, rule="pade"):
     """Outputs that do not depend on the sign of an eigenvector."""
-    lam, U = eigh(symmetric(A), rule=rule)
+    lam, U = la.eigh(symmetric(A), rule=rule)
     return lam, U.abs()
 
 
@@ -45,7 +33,7 @@ def invariant(A, rule="pade"):
 )
 def test_same_values_and_shapes_as_torch(shape, dtype):
     A = matrices.random_symmetric(*shape, dtype=dtype)
-    got, expected = eigh(A), torch.linalg.eigh(A)
+    got, expected = la.eigh(A), torch.linalg.eigh(A)
     assert torch.equal(got.eigenvalues, expected.eigenvalues)
     assert torch.equal(got.eigenvectors, expected.eigenvectors)
     assert got.eigenvectors.dtype == dtype
@@ -54,9 +42,9 @@ def test_same_values_and_shapes_as_torch(shape, dtype):
 def test_reads_the_lower_triangle_of_any_layout_like_torch():
     A = matrices.random(5, 5, 3).permute(2, 0, 1)
     expected = torch.linalg.eigh(A).eigenvalues
-    assert torch.equal(eigh(A).eigenvalues, expected)
+    assert torch.equal(la.eigh(A).eigenvalues, expected)
     A = A.masked_fill(torch.ones(5, 5).triu(1).bool(), torch.nan)
-    assert torch.equal(eigh(A).eigenvalues, expected)
+    assert torch.equal(la.eigh(A).eigenvalues, expected)
 
 
 @rules
@@ -66,37 +54,37 @@ def test_first_and_second_derivative(rule):
     assert torch.autograd.gradgradcheck(functools.partial(invariant, rule=rule), A)
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", la.RULES)
 @pytest.mark.parametrize("kind", ["repeated", "clustered", "rank-deficient", "graded", "tiny"])
 @pytest.mark.filterwarnings("ignore:the loss depends on individual eigenvectors")
 def test_gradient_is_the_kernel_of_the_rule_in_the_basis_of_the_vectors(rule, kind):
     A = matrices.matrix(kind).requires_grad_()
-    lam, U = eigh(A, rule=rule)
+    lam, U = la.eigh(A, rule=rule)
     G = matrices.random(6), matrices.random(6, 6, seed=1)
     (got,) = torch.autograd.grad((lam, U), A, G)
     lam, U = lam.detach(), U.detach()
-    inner = torch.diag(G[0]) + resolve_rule(rule)(lam).mT * (U.mT @ G[1])
+    inner = torch.diag(G[0]) + la.resolve_rule(rule)(lam).mT * (U.mT @ G[1])
     assert relative_error(got, symmetric(U @ inner @ U.mT)) < 1e-12
 
 
 def test_custom_callable_as_rule():
     A = matrices.matrix("separated").requires_grad_()
-    _, U = eigh(A, rule=lambda lam: torch.zeros(*lam.shape, lam.shape[-1], dtype=lam.dtype))
+    _, U = la.eigh(A, rule=lambda lam: torch.zeros(*lam.shape, lam.shape[-1], dtype=lam.dtype))
     U.sum().backward()
     assert (A.grad == 0).all()
 
 
 def test_solver_device_brings_results_back():
     A = matrices.random_symmetric(3, 4, 4)
-    assert torch.equal(eigh(A, solver_device="cpu").eigenvectors, eigh(A).eigenvectors)
+    assert torch.equal(la.eigh(A, solver_device="cpu").eigenvectors, la.eigh(A).eigenvectors)
 
 
 def test_nothing_is_saved_without_gradient():
     A = matrices.random_symmetric(3, 4, 4).requires_grad_()
     with torch.no_grad():
-        assert eigh(A).eigenvalues.grad_fn is None
+        assert la.eigh(A).eigenvalues.grad_fn is None
     with torch.inference_mode():
-        assert eigh(A).eigenvalues.is_inference()
+        assert la.eigh(A).eigenvalues.is_inference()
 
 
 @pytest.mark.parametrize("dtype", matrices.DTYPES)
@@ -110,13 +98,13 @@ def test_without_ties_the_default_is_the_ordinary_derivative(shape, dtype):
     )
 
     def gradient(**options):
-        lam, U = eigh(A, **options)
+        lam, U = la.eigh(A, **options)
         # Squares, because two decompositions may differ in signs.
         return torch.autograd.grad((lam, U.square()), A, weights)[0]
 
     default, ordinary = gradient(), gradient(rule="ordinary")
     assert relative_error(default, ordinary) < 1e4 * torch.finfo(dtype).eps
-    with skip_checks():  # nobody may look for ties
+    with la.skip_checks():  # nobody may look for ties
         assert relative_error(gradient(), ordinary) < 1e4 * torch.finfo(dtype).eps
 
 
@@ -125,7 +113,7 @@ def test_equal_eigenvalues_of_small_matrices_are_ties():
     for seed in range(100):
         Q = matrices.orthogonal(3, seed)
         A = symmetric((Q * matrices.place(torch.tensor([1.0, 2.0, 2.0]).double())) @ Q.mT)
-        W, U = matrices.random_symmetric(3, 3, seed=seed), eigh(A.requires_grad_()).eigenvectors
+        W, U = matrices.random_symmetric(3, 3, seed=seed), la.eigh(A.requires_grad_()).eigenvectors
         (got,) = torch.autograd.grad((U[:, 1:] @ U[:, 1:].mT * W).sum(), A)
         inner = Q.mT @ W @ Q
         inner[0, 0], inner[1:, 1:] = 0, 0
@@ -141,7 +129,7 @@ def test_forward_mode_of_an_eigenspace_whose_values_differ_by_rounding(dtype):
     turn[:2, 2:] = 1
 
     def plane(A):
-        vectors = eigh(A).eigenvectors[..., 2:]
+        vectors = la.eigh(A).eigenvectors[..., 2:]
         return vectors @ vectors.mH
 
     A, V = symmetric((U * lam) @ U.mH), U @ (turn + turn.mT) @ U.mH
@@ -156,7 +144,7 @@ def test_a_batch_in_workers_has_the_derivatives_of_its_matrices(of, threads):
 
     def gradients(A):
         A = A.clone().requires_grad_()
-        lam, U = eigh(A)
+        lam, U = la.eigh(A)
         # Squares, because two decompositions may differ in signs.
         by_values, by_vectors = (
             (lam @ weights[0]).sin().sum(),

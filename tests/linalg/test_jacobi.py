@@ -9,28 +9,16 @@ import matrices
 from rootpool.linalg import decompose, eigh
 from rootpool.linalg.solvers import CHUNK, LEAST_BATCH, MOST_THREADS, is_tiny, jacobi_eigh
 from tolerances import allowed
+from torture.corpus import MATRICES
 
 SIDES = pytest.mark.parametrize("n", LEAST_BATCH)
 DTYPES = pytest.mark.parametrize("dtype", matrices.DTYPES)
 
 
 def nasty(n: int, dtype: torch.dtype) -> torch.Tensor:
-    """Random, diagonal, repeated, graded, of low rank, zero, and nearly so; each at many scales."""
-    Q = matrices.orthogonal(n)
-    graded = torch.logspace(0, -18, n, dtype=torch.float64)
-    kinds = [
-        *matrices.random_symmetric(20, n, n),
-        torch.diag(graded),
-        (Q * graded) @ Q.mT,
-        (Q * graded.flip(0)) @ Q.mT,
-        torch.ones(n, n, dtype=torch.float64),
-        torch.eye(n, dtype=torch.float64),
-        torch.eye(n, dtype=torch.float64) + 1e-9 * matrices.random_symmetric(n, n),
-        torch.eye(n, dtype=torch.float64).flip(0),
-        torch.zeros(n, n, dtype=torch.float64),
-        torch.full((n, n), 1e-160, dtype=torch.float64).fill_diagonal_(1.0),
-    ]
-    R = torch.stack(list(map(matrices.symmetric, kinds))).to(dtype)
+    """Every kind of the corpus, each at many scales."""
+    kinds = [make(n, matrices.generator(n)) for make in MATRICES.values()]
+    R = torch.stack(kinds).to(dtype)
     top = 120 if dtype == torch.float32 else 1000
     return torch.stack([torch.ldexp(R, torch.tensor(e)) for e in (-top, -40, 0, 40, top)])
 

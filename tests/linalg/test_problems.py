@@ -92,6 +92,7 @@ def problems(dtype: torch.dtype) -> dict[str, Problem]:
     views = {
         "generic": (random(6, 3), random(6, 2, seed=1)),
         "fewer than dimensions": (random(3, 4), random(3, 2, seed=1)),
+        "fewer than both dimensions": (random(3, 4), random(3, 3, seed=1)),
     }
     samples = {
         "more than dimensions": (random(5, 3),),

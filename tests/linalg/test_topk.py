@@ -71,6 +71,23 @@ def test_truncated_decompositions_have_the_neglected_part_in_the_gradient(top, m
     assert (got - expected).norm() < limit * expected.norm()
 
 
+@pytest.mark.parametrize(("dtype", "scale"), [(torch.float32, 1e-18), (torch.float64, 1e-150)])
+def test_small_matrices_keep_their_digits(dtype, scale):
+    """ARPACK, left alone, takes what is below eps^(2/3) for zeros."""
+    A = matrices.with_singular_values(60, 90, [5.0, 3.0, 3.0, *[1.0] * 20])
+    G = random(60, 90, seed=4)
+
+    def part(A):
+        U = topk_svd(A, 3).U
+        return U @ (U.mT @ A)
+
+    small, limit = (scale * A).to(dtype), allowed(dtype, 150)
+    assert (part(small).double() / scale - low_rank(A, 3)).norm() < limit * A.norm()
+    (got,) = gradients(lambda A: inner(G.to(dtype), part(A)), small)
+    (expected,) = gradients(lambda A: inner(G, low_rank(A, 3)), A)
+    assert (got - expected).norm() < limit * expected.norm()
+
+
 @pytest.mark.parametrize("n", SIZES)
 def test_vectors_of_their_own_have_the_gradient_of_eigh(n):
     A, w = with_eigenvalues(spectrum(n, TOPS["separated"])), random(n, 4, seed=5)

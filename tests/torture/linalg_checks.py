@@ -11,18 +11,7 @@ import torch
 from torch import Tensor
 
 from matrices import symmetric
-from rootpool.linalg import (
-    RULES,
-    eigh,
-    inv_sqrtm,
-    inverse_root,
-    logm,
-    newton_schulz,
-    powm,
-    resolve_rule,
-    sqrtm,
-    svd,
-)
+from rootpool import linalg as la
 
 from .checks import (
     BLUNT,
@@ -364,19 +353,19 @@ def only_symmetry(batch: MatrixBatch, outputs: Outputs, upstream: Upstream, Y: T
 
 
 def half(batch: MatrixBatch, A: Tensor) -> Outputs:
-    return (sqrtm(A, keep_largest=(batch.n + 1) // 2),)
+    return (la.sqrtm(A, keep_largest=(batch.n + 1) // 2),)
 
 
 MATRIX_CHECKS = {
-    "sqrtm": power_check(one(sqrtm), 1, 2),
-    "inv_sqrtm": power_check(one(inv_sqrtm), -1, 2),
-    "powm 1/3": power_check(one(powm, exponent=1 / 3), 1, 3),
-    "powm 2": power_check(one(powm, exponent=2), 2, 1),
-    "powm -1": power_check(one(powm, exponent=-1), -1, 1),
-    "inverse_root 3": power_check(one(inverse_root, p=3), -1, 3),
-    "inverse_root 4": power_check(one(inverse_root, p=4), -1, 4),
+    "sqrtm": power_check(one(la.sqrtm), 1, 2),
+    "inv_sqrtm": power_check(one(la.inv_sqrtm), -1, 2),
+    "powm 1/3": power_check(one(la.powm, exponent=1 / 3), 1, 3),
+    "powm 2": power_check(one(la.powm, exponent=2), 2, 1),
+    "powm -1": power_check(one(la.powm, exponent=-1), -1, 1),
+    "inverse_root 3": power_check(one(la.inverse_root, p=3), -1, 3),
+    "inverse_root 4": power_check(one(la.inverse_root, p=4), -1, 4),
     "logm": Check(
-        one(logm),
+        one(la.logm),
         log_value,
         log_gradient,
         definite,
@@ -390,10 +379,10 @@ MATRIX_CHECKS = {
             only_symmetry,
         )
         for name, function, f in (
-            ("sqrtm", sqrtm, torch.sqrt),
-            ("inv_sqrtm", inv_sqrtm, torch.rsqrt),
-            ("logm", logm, torch.log),
-            ("powm -0.7", functools.partial(powm, exponent=-0.7), lambda lam: lam**-0.7),
+            ("sqrtm", la.sqrtm, torch.sqrt),
+            ("inv_sqrtm", la.inv_sqrtm, torch.rsqrt),
+            ("logm", la.logm, torch.log),
+            ("powm -0.7", functools.partial(la.powm, exponent=-0.7), lambda lam: lam**-0.7),
         )
     },
     **{
@@ -406,39 +395,39 @@ MATRIX_CHECKS = {
         )
         for name, call in {
             "sqrtm half": half,
-            **{f"sqrtm {rule}": one(sqrtm, rule=rule) for rule in RULES},
+            **{f"sqrtm {rule}": one(la.sqrtm, rule=rule) for rule in la.RULES},
         }.items()
     },
     **{
         f"eigh {rule}": Check(
-            lambda batch, A, rule=rule: tuple(eigh(A, rule=resolve_rule(rule))),
+            lambda batch, A, rule=rule: tuple(la.eigh(A, rule=la.resolve_rule(rule))),
             eigh_value if rule == "pade" else None,
             eigh_gradient if rule in ("ordinary", "pade") else only_symmetry,
             gradient_status=tiny_gaps,
             company=rule == "pade",
         )
-        for rule in RULES
+        for rule in la.RULES
     },
     "eigh(A, B=B)": Check(
-        lambda batch, A: tuple(eigh(A, B=metric(batch.n).to(A).expand_as(A), rule="pade")),
+        lambda batch, A: tuple(la.eigh(A, B=metric(batch.n).to(A).expand_as(A), rule="pade")),
         functools.partial(eigh_value, generalised=True),
         functools.partial(eigh_gradient, generalised=True),
         gradient_status=tiny_gaps,
     ),
     "svd": Check(
-        lambda batch, A: tuple(svd(A)),
+        lambda batch, A: tuple(la.svd(A)),
         svd_value,
         gradient_status=tiny_singular_values,
         company=True,
     ),
     "svd full": Check(
-        lambda batch, A: tuple(svd(A, full_matrices=True, rule="lorentzian")),
+        lambda batch, A: tuple(la.svd(A, full_matrices=True, rule="lorentzian")),
         svd_value,
         gradient_status=tiny_singular_values,
     ),
     **{
         f"newton_schulz {k}": Check(
-            lambda batch, A, k=k: (newton_schulz(A, k).root,),
+            lambda batch, A, k=k: (la.newton_schulz(A, k).root,),
             functools.partial(schulz_value, k),
             functools.partial(euler, degree=0.5, growth=1.5 ** (2 * k)),
             applies=positive,

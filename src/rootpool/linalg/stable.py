@@ -35,22 +35,6 @@ types: Any = torch.return_types
 # With the arguments and results of torch; what follows ``rule`` are the names of torch's arguments
 
 
-def _eigh(rule: Rule, A: Tensor, UPLO: str = "L") -> Any:
-    return types.linalg_eigh(tuple(eigh(A, UPLO, rule=rule)))
-
-
-def _eigvalsh(rule: Rule, A: Tensor, UPLO: str = "L") -> Tensor:
-    return eigvalsh(A, UPLO)
-
-
-def _svd(rule: Rule, A: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> Any:
-    return types.linalg_svd(tuple(svd(A, full_matrices, rule=rule)))
-
-
-def _svdvals(rule: Rule, A: Tensor, *, driver: str | None = None) -> Tensor:
-    return svdvals(A)
-
-
 def _old_svd(rule: Rule, input: Tensor, some: bool = True, compute_uv: bool = True) -> Any:
     if not compute_uv:
         (m, n), lead = input.shape[-2:], input.shape[:-2]
@@ -58,14 +42,6 @@ def _old_svd(rule: Rule, input: Tensor, some: bool = True, compute_uv: bool = Tr
         return types.svd((next(zeros), svdvals(input), next(zeros)))
     U, S, Vh = svd(input, not some, rule=rule)
     return types.svd((U, S, Vh.mH))
-
-
-def _polar(rule: Rule, A: Tensor) -> Any:
-    return types.linalg_polar(tuple(polar(A)))
-
-
-def _sqrtm(rule: Rule, A: Tensor) -> Tensor:
-    return sqrtm(A)
 
 
 def _nuclear(
@@ -87,15 +63,18 @@ def _nuclear(
 
 
 _REPLACED: dict[Any, Callable[..., Any]] = {
-    torch.linalg.eigh: _eigh,
-    torch.linalg.eigvalsh: _eigvalsh,
-    torch.linalg.svd: _svd,
-    torch.linalg.svdvals: _svdvals,
+    torch.linalg.eigh: lambda rule, A, UPLO="L": types.linalg_eigh(tuple(eigh(A, UPLO, rule=rule))),
+    torch.linalg.eigvalsh: lambda rule, A, UPLO="L": eigvalsh(A, UPLO),
+    torch.linalg.svd: lambda rule, A, full_matrices=True, *, driver=None: types.linalg_svd(
+        tuple(svd(A, full_matrices, rule=rule))
+    ),
+    torch.linalg.svdvals: lambda rule, A, *, driver=None: svdvals(A),
     torch.svd: _old_svd,
     Tensor.svd: _old_svd,
 }
 if hasattr(torch.linalg, "polar"):  # from torch 2.15 on
-    _REPLACED |= {torch.linalg.polar: _polar, torch.linalg.matrix_sqrth: _sqrtm}
+    _REPLACED[torch.linalg.polar] = lambda rule, A: types.linalg_polar(tuple(polar(A)))
+    _REPLACED[torch.linalg.matrix_sqrth] = lambda rule, A: sqrtm(A)
 _NORMS = (torch.linalg.matrix_norm, torch.linalg.norm, torch.norm, Tensor.norm)
 
 

@@ -94,7 +94,7 @@ def _solve(apply: Operator, U: Tensor, lam: Tensor, G: Tensor) -> Tensor:
             f"{math.sqrt(float(least / wanted)):.1g} of the right side, because the gap at the cut is too "
             "small; choose k at a larger gap, or float64"
         )
-    gradient = best * unit / scale
+    gradient = best * (unit / scale)
     check_range(gradient, "the gradient of the largest eigenvectors", G, advice=VECTOR_ADVICE)
     return gradient
 
@@ -111,7 +111,7 @@ def _largest(apply: Operator, k: int, like: Tensor) -> tuple[Tensor, Tensor, flo
             float(lam[n - k - 1]) if k < n else -math.inf,
         )
     try:
-        from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
+        from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
     except ModuleNotFoundError:
         raise ModuleNotFoundError(
             "topk_eigh and topk_svd find eigenvectors by scipy: pip install scipy"
@@ -128,10 +128,10 @@ def _largest(apply: Operator, k: int, like: Tensor) -> tuple[Tensor, Tensor, flo
     operator = LinearOperator((n, n), matvec=matvec, matmat=matvec, dtype=start.dtype)
     try:
         values, vectors = eigsh(operator, k + 1, which="LA", v0=start)
-    except ArpackNoConvergence as error:
+    except ArpackError as error:
         raise LinAlgError(
-            f"topk_eigh: scipy's eigsh did not converge for the {k + 1} largest of {n} eigenvalues; choose k "
-            "at a larger gap, or use eigh"
+            f"topk_eigh: scipy's eigsh did not find the {k + 1} largest of {n} eigenvalues ({error}); choose "
+            "k at a larger gap and up to the rank, or use eigh"
         ) from error
     values, order = torch.from_numpy(values).sort()
     # Lanczos' vectors are orthogonal to rounding; close ones a little less.
