@@ -110,7 +110,7 @@ def speed_bars(rows: Sequence[Record], value: str = "milliseconds", unit: str = 
     figure, axes = _horizontal([row["label"] for row in rows])
     colours = [style.colour for style in _by_method(rows, Style(BAR, "o"))]
     bars = axes.barh(range(len(rows)), times, height=0.5, color=colours)
-    axes.bar_label(bars, texts, padding=4, fontsize=8, color=MUTED)
+    axes.bar_label(bars, texts, padding=4, color=MUTED)
     axes.margins(x=0.25)  # for the text behind the longest bar
     axes.set_xlim(left=times[0] / 3)
     logarithmic(axes, "x")
