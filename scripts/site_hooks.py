@@ -4,7 +4,7 @@
 the line that begins with "Peak memory", or its first table if nothing follows the path. No number is
 copied by hand. Files that pages show and that live outside ``docs`` are in ``OUTSIDE``.
 
-Verdicts in the tables of the results get a colour.
+Verdicts in the results and the records get a colour.
 
 ``<!-- names of rootpool.linalg: rules -->`` becomes the reference of what the package exports from its
 module ``rules``; without a module, of everything that it exports and that the page does not have yet.
@@ -27,14 +27,21 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+import rootpool
 from rootpool.report.svg import dark_rules, without_paper
 
 ROOT = Path(__file__).parents[1]
 OUTSIDE = {"appendix/pooling.png": "benchmarks/results/pooling.png"}
 TABLE = re.compile(r"^<!-- table: ([^:\n]+?)(?:: (.+?))? -->$", re.MULTILINE)
 NAMES = re.compile(r"^<!-- names of ([\w.]+)(?:: (.+?))? -->$", re.MULTILINE)
-# The first words of a cell that judges a claim.
-VERDICT = re.compile(r"(?<=\| )(not seen|not testable|seen|opposite|reproduced)(?=[ ,:|])")
+# The first words of a cell that judges a claim, and the mark before a sentence that does.
+VERDICT = re.compile(
+    r"(?<=\| )(not seen|not testable|seen|opposite|not reproduced|reproduced|follows|does not follow"
+    r"|[✓✗≈] (?:supported|contradicted|inconclusive))(?=[ ,:|])"
+)
+MARK = re.compile(r"(?<=^> )[✓✗≈](?= )", re.MULTILINE)
+KINDS = {"✓": "seen", "✗": "opposite", "≈": "not", "reproduced": "seen", "follows": "seen"}
+KINDS |= {"does": "opposite"}
 INDEX = re.compile(r"^<!-- index of ([\w.]+) -->$", re.MULTILINE)
 
 RECORDS = {
@@ -57,6 +64,12 @@ VERDICTS = """
 SUMMARIES = {"why": "approximation", "field": "followups", "demo": "paper", "theory": "paper"}
 SUMMARIES |= {"birds": "birds", "birds-whole": "birds"}
 JUDGED = ("why", "field")
+
+
+def on_config(config: Any, **_: Any) -> Any:
+    """Say on every page which version it describes."""
+    config.copyright = f"rootpool {rootpool.__version__}, {config.copyright}"
+    return config
 
 
 def on_files(files: Files, config: Any, **_: Any) -> Files:
@@ -87,8 +100,8 @@ def on_page_markdown(markdown: str, page: Page | None = None, **_: Any) -> str:
     if page is not None and page.file.src_uri.startswith("appendix/"):
         page.meta["search"] = {"exclude": True}
         markdown = record(markdown, Path(page.file.src_uri).stem)
-    if page is not None and page.file.src_uri.startswith("results/"):
-        markdown = VERDICT.sub(_coloured, markdown)
+    if page is not None and page.file.src_uri.startswith(("results/", "appendix/")):
+        markdown = MARK.sub(_coloured, VERDICT.sub(_coloured, markdown))
     markdown = TABLE.sub(lambda match: table(match[1], match[2] or ""), markdown)
     listed = set(re.findall(r"^::: (\S+)$", markdown, re.MULTILINE))
 
@@ -103,8 +116,8 @@ def on_page_markdown(markdown: str, page: Page | None = None, **_: Any) -> str:
 
 
 def _coloured(match: re.Match[str]) -> str:
-    kind = {"reproduced": "seen"}.get(match[1], match[1].partition(" ")[0])
-    return f'<span class="verdict {kind}">{match[1]}</span>'
+    first = match[0].partition(" ")[0]
+    return f'<span class="verdict {KINDS.get(first, first)}">{match[0]}</span>'
 
 
 def record(markdown: str, name: str) -> str:

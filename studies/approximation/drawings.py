@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 
 from rootpool.report.plots import WIDE
 from rootpool.report.plots.drawing import below, legend, logarithmic, styled
-from rootpool.report.plots.palette import FAINT, INK, STYLES
+from rootpool.report.plots.palette import FAINT, INK, MUTED, STYLES
 from rootpool.report.records import Record
 from studies.engine.questions import proportion
 
@@ -68,33 +68,32 @@ def draw_law(
         failed: by arm, the largest eigenvalue with the numbers of runs that failed and that did not.
         width: inches.
     """
-    figure = Figure(figsize=(width, 5.2), layout="constrained")
-    above, below_it = figure.subplots(2, 1, sharex=True)
-    handles: dict[str, Line2D] = {}
-    for look, name in zip(LOOKS, dict.fromkeys(r["features"] for r in layer), strict=False):
+    figure = Figure(figsize=(width, 6.6), layout="constrained")
+    above, *panels = figure.subplots(3, 1, sharex=True)
+    for marker, name in zip("osv^", dict.fromkeys(r["features"] for r in layer), strict=False):
         own = sorted((r for r in layer if r["features"] == name), key=lambda r: r["lambda_1"])
         x, size = [r["lambda_1"] for r in own], f"{own[0]['channels']:g} × {own[0]['positions']:g}"
-        (handles[size],) = above.plot(
-            x, [r["above"] for r in own], look.marker, color=look.colour, linestyle=""
-        )
-        above.plot(x, [r["predicted_above"] for r in own], color=look.colour, linewidth=0.8)
-    above.set_ylabel("share of null space above eps")
-    for k, (look, (name, points)) in enumerate(zip(LOOKS[::-1], failed.items(), strict=False)):
-        x = [lam * 1.12 ** (k - (len(failed) - 1) / 2) for lam, *_ in points]
-        shares = [count / (count + rest) for _, count, rest in points]
-        line = "--" if "float32" in name else "-"
-        (handles[name],) = below_it.plot(
-            x, shares, look.marker, color=look.colour, linewidth=0.8, linestyle=line
-        )
-        for place, (_, count, rest) in zip(x, points, strict=True):
-            low, high = proportion(count, count + rest)
-            below_it.plot([place, place], [low, high], color=look.colour, linewidth=0.8)
-    below_it.set_ylabel("share of runs that fail")
-    for axes in (above, below_it):
+        above.plot(x, [r["above"] for r in own], marker, color=INK, label=size)
+        above.plot(x, [r["predicted_above"] for r in own], color=MUTED, linewidth=0.8)
+    above.set_ylabel("null space above eps")
+    for axes, precision in zip(panels, ("float64", "float32"), strict=True):
+        arms = {name: own for name, own in failed.items() if name.endswith(precision)}
+        for k, (name, points) in enumerate(arms.items()):
+            x = [lam * 1.15 ** (k - (len(arms) - 1) / 2) for lam, *_ in points]
+            shares = [count / (count + rest) for _, count, rest in points]
+            look, line = STYLES[name.partition(",")[0]], ":" if "released" in name else "-"
+            label = name.removesuffix(f", {precision}")
+            axes.plot(x, shares, look.marker, color=look.colour, linestyle=line, label=label)
+            for place, (_, count, rest) in zip(x, points, strict=True):
+                ends = proportion(count, count + rest)
+                axes.plot([place, place], ends, color=look.colour, linewidth=0.8, alpha=0.6)
+        axes.set_ylabel(f"runs that fail, {precision}")
+    for axes in (above, *panels):
         axes.set_ylim(-0.05, 1.05)
         axes.axvspan(0.0038, 0.076, color=FAINT, alpha=0.5, linewidth=0)
     above.text(0.017, 0.5, "the paper's\nAlexNet", ha="center", color=INK)
-    logarithmic(below_it, "x")
+    above.legend(loc="center right", title="channels × positions", title_fontsize=9)
+    panels[0].legend(loc="upper left")
+    logarithmic(above, "x")
     below(figure, "largest eigenvalue of the covariances, logarithmic")
-    legend(figure, handles, width)
     return figure

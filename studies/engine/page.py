@@ -150,7 +150,8 @@ def _comparisons(one: Measured) -> list[Block]:
     several = len(one.answers) > 1
     tables = [
         comparison_table(
-            a.comparisons, caption=f"{place}: {a.part.text}" if several else a.part.text
+            a.comparisons,
+            caption=f"Claim tested{f', {place}' if several else ''}: {a.part.text}",
         )
         for place, a in found
     ]

@@ -17,6 +17,10 @@ from .training import Place, Row
 
 __all__ = ["draw", "mean_of", "results_table"]
 
+INTERVALS = (
+    "Differences over seeds with 95 % intervals, which are not corrected for the number of comparisons; "
+    "filled: significant after Holm's correction. All pictures of an entry have the same axis."
+)
 Asked = Mapping[str, str]  # draw, value, caption; further keys are tags of the runs
 
 
@@ -78,6 +82,8 @@ def _comparisons(asked: Asked, place: Place, answers: Sequence[Answer]) -> list[
     """Differences with their intervals, a picture for each part."""
     tags = {row["run"]: row for row in place.rows}
     label = "difference in error, points (left of zero: the first is better)"
+    known = [c.difference for a in answers for c in a.comparisons if c.difference.low is not None]
+    reach = max((abs(end) for d in known for end in (d.low, d.high)), default=0)
     found = []
     for answer in answers:
         records = [
@@ -87,10 +93,11 @@ def _comparisons(asked: Asked, place: Place, answers: Sequence[Answer]) -> list[
         ]
         if len(records) > 1:
             text = answer.part.text
-            alt = f"Differences with 95 % intervals: {text}"
-            caption = f"Differences over seeds, with 95 % intervals that are not corrected. {text}"
+            alt = f"Differences with 95 % intervals, claim tested: {text}"
+            caption = f"Claim tested: {text} {INTERVALS}"
+            options = {"label": label, "reach": reach}
             found.append(
-                Picture.of(paired_differences, records, label=label, alt=alt, caption=caption)
+                Picture.of(paired_differences, records, alt=alt, caption=caption, **options)
             )
     return found
 

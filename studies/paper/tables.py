@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from statistics import fmean, stdev
 
 from rootpool.report import Block, Cell, Number, Strong, Table, Text
@@ -79,12 +80,19 @@ def _stage(rows: Sequence[Row], measure: Mapping[str, str]) -> list[Row]:
 
 
 def errors(entry: Entry, places: Sequence[Place], kept: Kept) -> Found:
-    """A table of errors or accuracies, if the entry has one: its columns are in ``published.yaml``."""
+    """The errors or accuracies that the paper prints, if the entry has any, and apart from them our own.
+
+    Columns are in ``published.yaml``. Networks of different sizes in one table would invite a comparison.
+    """
     table = load_published().tables.get(entry.name.partition(":")[2])
     if table is None:
         return Found()
-    caption = "Here: mean ± standard deviation over the seeds that converged."
-    return Found(blocks=[side_by_side(table, _cells(table, place), caption) for place in places])
+    apart = replace(table, rows=(), caption="")
+    blocks = [side_by_side(table, {}, "As published, at the size of the paper.")]
+    for place in places:
+        caption = f"Here, {place.name}: mean ± standard deviation over the seeds that converged."
+        blocks.append(side_by_side(apart, _cells(table, place), caption))
+    return Found(blocks=blocks)
 
 
 def seeds(entry: Entry, places: Sequence[Place], kept: Kept) -> Found:

@@ -12,7 +12,7 @@ from rootpool.nn.published import pade_coefficients
 from rootpool.report import Record
 
 from ..approximants import pade_approximant
-from .statement import Checked, line_plot, numbers, statement
+from .statement import Checked, numbers, statement
 
 __all__ = ["coefficients", "pade_coefficients_by_digits", "pade_rank", "rank"]
 
@@ -71,20 +71,5 @@ def pade_coefficients_by_digits(digits: Sequence[int] = (15, 20, 30, 50)) -> Che
     )
 
 
-rank = statement(
-    pade_rank,
-    line_plot(
-        "degree",
-        {"unknown coefficients": ("unknowns", {}), "independent equations": ("rank", {})},
-        ("degree of the approximant, logarithmic", "number, logarithmic"),
-    ),
-)
-coefficients = statement(
-    pade_coefficients_by_digits,
-    line_plot(
-        "digits",
-        {"p₁": ("p_1", {}), "p₂": ("p_2", {}), "q₁": ("q_1", {})},
-        ("decimal digits of the linear solve", "computed value"),
-        logs="",
-    ),
-)
+rank = statement(pade_rank)
+coefficients = statement(pade_coefficients_by_digits)

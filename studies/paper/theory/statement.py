@@ -1,4 +1,4 @@
-"""A statement of the theory as an entry: a computation that checks it, and a figure."""
+"""A statement of the theory as an entry: a computation that checks it, and often a figure."""
 
 from __future__ import annotations
 
@@ -34,12 +34,14 @@ class Checked:
     reason: str
 
 
-def statement(compute: Callable[[], Checked], draw: Draw) -> Measure:
-    """The measure of a statement: whether it ``holds``, and its figure in the style of all our figures."""
+def statement(compute: Callable[[], Checked], draw: Draw | None = None) -> Measure:
+    """The measure of a statement: whether it ``holds``, and a figure where it says more than the sentence."""
 
     def measure(entry: Entry, places: Sequence[object], kept: Kept) -> Found:
         checked = compute()
         finding = Finding(outcome_of(checked.holds), checked.reason)
+        if draw is None:
+            return Found({NOWHERE: {"holds": finding}})
         picture = Picture.of(
             styled(draw), checked.records, WIDE, alt=entry.caption, caption=entry.caption
         )

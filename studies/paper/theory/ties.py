@@ -12,7 +12,7 @@ from torch import Tensor
 
 from rootpool.nn import covariance, covariance_pool
 from rootpool.report import Record
-from rootpool.report.plots.drawing import below, fit, legend, logarithmic
+from rootpool.report.plots.drawing import below, legend, logarithmic
 
 from .exact_gradient import feature_gradient, feature_maps, native_root
 from .statement import OURS, THEIRS, Checked, normal, numbers, relative_error, statement
@@ -24,12 +24,12 @@ TORCH = "torch.linalg.eigh"
 # The paper's method, and ours of the same kind; without a remedy its kernel is that of torch.
 FORMS = {
     "SVD": (TORCH, "mpn-cov"),
-    "SVD, infinities replaced": ("mpn-cov-published", "mpn-cov"),
+    "SVD, no infinities": ("mpn-cov-published", "mpn-cov"),
     "SVD-Trunc": ("svd-trunc-published", "svd-trunc"),
     "SVD-Taylor": ("svd-taylor-published", "svd-taylor"),
     "SVD-Pade": ("svd-pade-published", "svd-pade"),
 }
-NO_NUMBER = 1e2  # where a cross stands for a result that is not a number
+NO_NUMBER = 1e18  # where "NaN" is written, beyond all numbers
 
 
 def ties() -> Checked:
@@ -79,7 +79,7 @@ def _layer_gradient(X: Tensor, G: Tensor, method: str) -> Tensor:
 
 
 def _draw(records: Sequence[Record], width: float) -> Figure:
-    """Errors by method, one plot for each kind of spectrum; a cross for a result that is not a number."""
+    """Errors by method, one plot for each kind of spectrum."""
     kinds = list(dict.fromkeys(r["spectrum"] for r in records))
     methods = list(dict.fromkeys(r["method"] for r in records))[::-1]
     figure = Figure(figsize=(width, 0.5 + 1.9 * len(kinds) / 2), layout="constrained")
@@ -93,16 +93,16 @@ def _draw(records: Sequence[Record], width: float) -> Figure:
         ):
             for r in records:
                 if r["spectrum"] == kind and key in r:
-                    finite = math.isfinite(r[key])
-                    x = max(r[key], 1e-16) if finite else NO_NUMBER
                     at = methods.index(r["method"]) + shift
-                    (dot,) = axes.plot(x, at, "o" if finite else "x", color=colour)
-                    handles.setdefault(name, dot)
-        axes.set_yticks(range(len(methods)), [fit(method, 1.4, lines=3) for method in methods])
+                    if math.isfinite(r[key]):
+                        (handles[name],) = axes.plot(max(r[key], 1e-16), at, "o", color=colour)
+                    else:
+                        axes.text(NO_NUMBER, at, "NaN", color=colour, ha="center", va="center")
+        axes.set_yticks(range(len(methods)), methods)
         axes.grid(False, axis="y")
-        axes.set_xlim(1e-17, 1e6)
+        axes.set_xlim(1e-17, 1e20)
         logarithmic(axes, "x")
-    below(figure, "relative error of the gradient, logarithmic; ×: not a number")
+    below(figure, "relative error of the gradient, logarithmic")
     legend(figure, handles, width)
     return figure
 

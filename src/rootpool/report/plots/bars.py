@@ -58,7 +58,9 @@ def dots_with_spread(
 
 
 @styled
-def paired_differences(rows: Sequence[Record], label: str = "difference, points") -> Figure:
+def paired_differences(
+    rows: Sequence[Record], label: str = "difference, points", reach: float | None = None
+) -> Figure:
     """Mean differences with their confidence intervals and the zero line, smallest on top.
 
     A marker is filled where ``clear`` is true (for example after a correction for many comparisons) or,
@@ -68,6 +70,7 @@ def paired_differences(rows: Sequence[Record], label: str = "difference, points"
         rows: mappings with ``label``, ``mean``, ``low``, ``high`` and, where they apply, ``clear`` and
             ``method``, which colours them.
         label: of the axis; say there which side is better.
+        reach: half of the axis around zero, for pictures that are to be compared; None fits the rows.
     """
     rows = sorted(checked(rows, "label", "mean", "low", "high"), key=lambda row: row["mean"])
     figure, axes = _horizontal([row["label"] for row in rows])
@@ -86,6 +89,8 @@ def paired_differences(rows: Sequence[Record], label: str = "difference, points"
             color=style.colour,
             markerfacecolor=style.colour if clear else PAPER,
         )
+    if reach:
+        axes.set_xlim(-1.05 * reach, 1.05 * reach)
     below(figure, label)
     return figure
 
@@ -110,7 +115,7 @@ def speed_bars(rows: Sequence[Record], value: str = "milliseconds", unit: str = 
     figure, axes = _horizontal([row["label"] for row in rows])
     colours = [style.colour for style in _by_method(rows, Style(BAR, "o"))]
     bars = axes.barh(range(len(rows)), times, height=0.5, color=colours)
-    axes.bar_label(bars, texts, padding=4, fontsize=8, color=MUTED)
+    axes.bar_label(bars, texts, padding=4, color=MUTED)
     axes.margins(x=0.25)  # for the text behind the longest bar
     axes.set_xlim(left=times[0] / 3)
     logarithmic(axes, "x")

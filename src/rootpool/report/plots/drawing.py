@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -32,6 +33,7 @@ WIDE = 7.5  # inches, 720 pixels of a page
 P = ParamSpec("P")
 
 STYLE = Path(__file__).with_name("rootpool.mplstyle")
+SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 CHARACTER = 0.077  # inches of 9-point text, on the safe side
 
 
@@ -80,14 +82,22 @@ def left_out(count: int) -> list[str]:
 
 
 def logarithmic(axes: Axes, name: Literal["x", "y"]) -> None:
-    """Make an axis logarithmic, with ticks at decades, or also within them if there are few."""
+    """Make an axis logarithmic, with ticks at decades, or also within them if there are few.
+
+    Over many decades the labels are powers of ten throughout.
+    """
     getattr(axes, f"set_{name}scale")("log")
     low, high = getattr(axes, f"get_{name}lim")()
     steps = (1, 1.5, 2, 3, 5, 7) if high <= 10 * low else (1, 2, 5) if high <= 300 * low else (1,)
     axis = getattr(axes, f"{name}axis")
     axis.set_major_locator(LogLocator(subs=steps, numticks=8))
-    axis.set_major_formatter(FuncFormatter(lambda number, _: f"{number:g}"))
+    axis.set_major_formatter(FuncFormatter(_power_of_ten if high > 1e5 * low else "{:g}".format))
     axis.set_minor_locator(NullLocator())
+
+
+def _power_of_ten(number: float, place: int) -> str:
+    """A decade in one notation, whatever its size."""
+    return "10" + f"{math.log10(number):.0f}".translate(SUPERSCRIPTS)
 
 
 def fit(text: str, inches: float, lines: int = 1) -> str:
