@@ -27,6 +27,7 @@ def unknown_name(what: str, name: str, known: Iterable[str], listed: str = "") -
     "unknown colour 'mauve'; known are red, green"
     """
     known = list(known)
+    known = list(known)
     ends: dict[str, list[str]] = {}
     for each in known:
         ends.setdefault(_last_part(each), []).append(each)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import copy
 import types
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import MISSING, fields, is_dataclass
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from rootpool.report.records import parse_yaml
 from rootpool.suggest import unknown_name
 
-__all__ = ["Numbers", "SettingsError", "apply_overrides", "from_dictionary", "merge"]
+__all__ = ["SettingsError", "apply_overrides", "from_dictionary", "merge"]
 
 T = TypeVar("T")
 
@@ -60,27 +60,21 @@ def apply_overrides(config: Mapping[str, Any], overrides: Iterable[str]) -> dict
 # Nested dictionaries to nested dataclasses, by their type hints
 
 
-@dataclass(frozen=True)
-class Numbers:
-    """Which numbers a key takes, in ``Annotated[float, Numbers(...)]``: in words, and as a test."""
-
-    words: str
-    include: Callable[[Any], bool]
-
-
-def from_dictionary(kind: type[T], config: Any) -> T:
+def from_dictionary(kind: type[T], config: Any, key: str = "", root: Any = None) -> T:
     """A dataclass from a dictionary whose keys are among its fields; the others have their defaults.
 
-    Numbers may be written as integers, and lists stand for tuples.
+    Numbers may be written as integers, and lists stand for tuples. What a number must be is written in words
+    and as a test: ``Annotated[float, "positive", lambda x: x > 0]``.
+
+    Args:
+        kind: the dataclass.
+        config: the dictionary.
+        key: of the dictionary, within that of ``root``.
+        root: the dataclass of all keys; None for ``kind``.
 
     Raises:
         SettingsError: for an unknown key, a missing one, or a value of a wrong type or beyond its range.
     """
-    made: T = _read_settings(kind, config, "", kind)
-    return made
-
-
-def _read_settings(kind: Any, config: Any, key: str, root: Any) -> Any:
     hints, inside = get_type_hints(kind, include_extras=True), f"{key}." if key else ""
     if not isinstance(config, Mapping):
         raise SettingsError(
@@ -89,14 +83,15 @@ def _read_settings(kind: Any, config: Any, key: str, root: Any) -> Any:
         )
     for name in config:
         if name not in hints:
-            known = _keys(root)
+            known = _keys(root or kind)
             raise SettingsError(
                 unknown_name("key", f"{inside}{name}", known, "rootpool train --show")
             )
-    for part in fields(kind):
+    for part in fields(kind):  # type: ignore[arg-type]
         if part.name not in config and part.default is part.default_factory is MISSING:
             raise SettingsError(f"{key} needs {inside}{part.name}")
-    return kind(**{n: _read(hints[n], x, f"{inside}{n}", root) for n, x in config.items()})
+    values = {n: _read(hints[n], x, f"{inside}{n}", root or kind) for n, x in config.items()}
+    return kind(**values)
 
 
 def _read(hint: Any, value: Any, key: str, root: Any) -> Any:
@@ -106,12 +101,12 @@ def _read(hint: Any, value: Any, key: str, root: Any) -> Any:
         words = " or ".join(map(_in_words, _parts(hint)))
         raise SettingsError(f"{key} must be {words}, got {value!r}")
     if get_origin(part) is Annotated:
-        part, numbers = get_args(part)
-        if not numbers.include(value):
-            raise SettingsError(f"{key} must be {numbers.words}, got {value}")
+        part, words, fits = get_args(part)
+        if not fits(value):
+            raise SettingsError(f"{key} must be {words}, got {value}")
     kind, members = get_origin(part), get_args(part)
     if is_dataclass(part):
-        return _read_settings(part, value, key, root)
+        return from_dictionary(part, value, key, root)  # type: ignore[arg-type]
     if kind in (list, tuple):
         hints = members if kind is tuple else members * len(value)
         return kind(_read(h, x, key, root) for h, x in zip(hints, value, strict=True))

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 
 from rootpool.report.records import flatten, to_yaml
 
-from .config import Numbers, SettingsError, from_dictionary
+from .config import SettingsError, from_dictionary
 
 __all__ = [
     "BranchSettings",
@@ -29,13 +29,13 @@ __all__ = [
 ]
 
 # Numbers that make sense. Torch would refuse others in the middle of a step, or take them without a word.
-NonNegative = Annotated[float, Numbers("0 or more", lambda x: 0 <= x < math.inf)]
-Positive = Annotated[float, Numbers("positive", lambda x: 0 < x < math.inf)]
-Share = Annotated[float, Numbers("from 0 to 1", lambda x: 0 <= x <= 1)]
-Part = Annotated[float, Numbers("in (0, 1]", lambda x: 0 < x <= 1)]
-Count = Annotated[int, Numbers("at least 0", lambda x: x >= 0)]
-Epochs = Annotated[list[int], Numbers("epochs from 1 on", lambda x: all(e >= 1 for e in x))]
-OneOrMore = Annotated[int, Numbers("at least 1", lambda x: x >= 1)]
+NonNegative = Annotated[float, "0 or more", lambda x: 0 <= x < math.inf]
+Positive = Annotated[float, "positive", lambda x: 0 < x < math.inf]
+Share = Annotated[float, "from 0 to 1", lambda x: 0 <= x <= 1]
+Part = Annotated[float, "in (0, 1]", lambda x: 0 < x <= 1]
+Count = Annotated[int, "at least 0", lambda x: x >= 0]
+Epochs = Annotated[list[int], "epochs from 1 on", lambda x: all(e >= 1 for e in x)]
+OneOrMore = Annotated[int, "at least 1", lambda x: x >= 1]
 
 
 @dataclass(frozen=True)
@@ -303,9 +303,7 @@ class Settings:
     checks: bool = True
     spectrum_every: Count = 0
     patience: Count = 0
-    ema: Annotated[float, Numbers("between 0 and 1, such as 0.999", lambda x: 0 < x < 1)] | None = (
-        None
-    )
+    ema: Annotated[float, "between 0 and 1, such as 0.999", lambda x: 0 < x < 1] | None = None
     conditioning: Literal["nog", "olr", "nog+olr"] | None = None
     loggers: list[str] = field(default_factory=lambda: ["tensorboard"])
     model: ModelSettings = field(default_factory=ModelSettings)
