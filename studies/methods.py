@@ -87,8 +87,8 @@ class SimPool(AveragePool):
 class AttentiveProbe(AveragePool):
     """Attention with learned queries, each of which pools its own share of the channels.
 
-    Psomas et al., "Attention, Please!", 2025 (Efficient Probing), where the keys are the features before the
-    reduction; here queries meet the reduced features, which are the values.
+    Psomas et al., "Attention, Please!", 2025 (Efficient Probing): the keys are the features as they are, and
+    the values a linear map of them; here they are reduced like those of every other pooling.
     """
 
     name = "attentive-probe"
@@ -96,14 +96,15 @@ class AttentiveProbe(AveragePool):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self.query = nn.Parameter(torch.randn(self.queries, self.channels) / self.channels**0.5)
+        self.query = nn.Parameter(0.02 * torch.randn(self.queries, self.in_channels))
 
-    def pool(self, features: Tensor, weights: Tensor | None = None) -> Tensor:
+    def forward(self, features: Tensor, weights: Tensor | None = None) -> Tensor:
         """The positions that each query asks for."""
-        X = features.flatten(2)
-        attention = (self.query @ X).softmax(-1)
-        values = X.unflatten(1, (self.queries, -1))
-        return (values @ attention.unsqueeze(-1)).flatten(1)
+        keys = features.flatten(2) / self.in_channels**0.5
+        attention = (self.query @ keys).softmax(-1).unsqueeze(-1)
+        values = self.reduction(features).flatten(2).unflatten(1, (self.queries, -1))
+        pooled = (values @ attention).flatten(1)
+        return pooled if self.scaling is None else self.scaling(pooled)
 
 
 POOLS |= {pool.name: pool for pool in (SimPool, AttentiveProbe)}

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 
 from rootpool.report import Cell, Number, Table, difference_by_seed
 from rootpool.report.accuracy import NORMAL, Right
+from rootpool.train import resolve
+from rootpool.train.network import make_network
 from studies.engine.command import Found
 from studies.engine.kept import Kept
 from studies.engine.pictures import mean_of
 from studies.engine.study import Entry
-from studies.engine.training import Place
+from studies.engine.training import Place, Run
 
 __all__ = ["heads"]
 
@@ -40,6 +42,7 @@ def _table(place: Place) -> Table:
                 mean_of(top5),
                 None if d is None else Number(d.difference, NORMAL * d.error, "+.2f"),
                 mean_of([row["seconds"] for row in good], ".0f"),
+                Number(_learned(next(run for run in place.runs if run.label == name)), form=",d"),
             ]
         )
     seeds = len({row["seed"] for row in place.rows})
@@ -47,6 +50,12 @@ def _table(place: Place) -> Table:
         f"Accuracy on {place.runs[0].folder.images} images: mean and standard deviation over {seeds} seeds. "
         "Differences are paired, by seed and by image, with half of their 95 % interval over both."
     )
-    headers = ["head", "top-1, %", "top-5, %", f"against {first}", "seconds per seed"]
+    headers = ["head", "top-1, %", "top-5, %", f"against {first}", "seconds per seed", "parameters"]
     best = {"top-1, %": "highest", "top-5, %": "highest"}
     return Table(headers, rows, caption, best=best)  # type: ignore[arg-type]
+
+
+def _learned(run: Run) -> int:
+    """Parameters of the pooling and of the classifier; the rest is frozen."""
+    network = make_network(resolve(run.trial.config).model, run.folder.classes or 0)
+    return sum(p.numel() for p in network.parameters() if p.requires_grad)

@@ -44,22 +44,39 @@ def test_another_scale_moves_the_floor():
             assert smallest == pytest.approx(eps**0.5 / 2.0**k, rel=1e-3)
 
 
-def test_attention_poolings_by_name():
-    """An attentive probe by a loop over queries; both in a network that is made by their name."""
-    X = torch.randn(2, 64, 3, 3, generator=torch.Generator().manual_seed(0))
-    pool = make_pool(64, "attentive-probe")
-    share = 64 // pool.queries
-    expected = []
-    for sample in X.flatten(2):
-        weights = [torch.softmax(query @ sample, 0) for query in pool.query]
-        parts = [sample[k * share : (k + 1) * share] @ w for k, w in enumerate(weights)]
-        expected.append(torch.cat(parts))
-    torch.testing.assert_close(pool(X), torch.stack(expected))
-    equal = torch.ones(2, 64, 9)  # attention to equal positions is their average
-    torch.testing.assert_close(pool(equal), equal.mean(-1))
-    for name in ("simpool", "attentive-probe"):
-        pool = make_pool(64, name, reduction=96, scaling=Length(4.0))
-        assert pool(X).norm(dim=1).allclose(torch.tensor(4.0))
-        assert pool.method == name
-        with pytest.raises(ValueError, match=f"{name} has no options"):
-            resolve_pool(name, queries=2)
+def simpool(pool, sample):
+    """Equations of the paper, one position after the other."""
+    parts = pool.attention
+    V = [
+        torch.nn.functional.layer_norm(x, x.shape, parts.norm.weight, parts.norm.bias)
+        for x in sample.T
+    ]
+    query = parts.q.weight @ sample.mean(1)
+    scores = torch.stack([query @ (parts.k.weight @ v) for v in V]) / len(sample) ** 0.5
+    shifted = torch.stack(V) - torch.stack(V).amin(0) + 1e-6
+    return sum(a * v**2 for a, v in zip(torch.softmax(scores, 0), shifted, strict=True)).sqrt()
+
+
+def probe(pool, sample):
+    """A query after the other, each with its share of the channels."""
+    values = pool.reduction(sample[None, :, :, None])[0, :, :, 0].chunk(pool.queries)
+    weights = [torch.softmax(query @ sample / len(sample) ** 0.5, 0) for query in pool.query]
+    return torch.cat([v @ w for v, w in zip(values, weights, strict=True)])
+
+
+@pytest.mark.parametrize(
+    ("name", "reduction", "oracle"),
+    [("simpool", None, simpool), ("attentive-probe", None, probe), ("attentive-probe", 96, probe)],
+)
+def test_attention_poolings_by_name(name, reduction, oracle):
+    X = matrices.random(2, 64, 3, 3)
+    pool = make_pool(64, name, reduction).double().eval()
+    for parameter in pool.parameters():  # so that attention is far from the average
+        torch.nn.init.normal_(parameter, generator=torch.Generator().manual_seed(1))
+    expected = torch.stack([oracle(pool, sample) for sample in X.flatten(2)])
+    assert relative_error(pool(X), expected) < 1e-13
+    scaled = make_pool(64, name, reduction=96, scaling=Length(4.0))
+    assert scaled(X.float()).norm(dim=1).allclose(torch.tensor(4.0))
+    assert (scaled.method, scaled.out_features) == (name, 96)
+    with pytest.raises(ValueError, match=f"{name} has no options"):
+        resolve_pool(name, queries=2)
