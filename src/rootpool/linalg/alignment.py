@@ -16,8 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .checks import bad_item, check_alike, check_count, check_matrix, check_range, needs_grad
-from .decompose import svd_forward
+from .checks import bad_item, check_alike, check_count, check_matrix, check_range
 from .polar import rotation
 from .precision import without_autocast
 from .products import product
@@ -146,13 +145,4 @@ def null_vectors(
             f"null_vectors expects at least n - k = {n - k} rows, got {tuple(A.shape)}: all of its "
             f"{n - m} or more null vectors count alike; give k of at least {n - m}"
         )
-    wanted = needs_grad(A)
-    _, _, Vh = svd_forward(A.detach() if wanted else A, True, solver_device)
-    basis = Vh[..., n - k :, :].mH.resolve_conj().contiguous()
-    if not wanted:
-        return basis
-    V = differentiable(PrincipalBasis(n - k, solver_device), A)
-    # Zero here, so that to second order this is the polar factor of the projection.
-    W = product(V.mH, basis)
-    identity = torch.eye(k, dtype=W.dtype, device=W.device)
-    return product(basis - product(V, W), identity + product(W.mH, W) / 2)
+    return differentiable(PrincipalBasis(n - k, solver_device, others=True), A)

@@ -141,25 +141,31 @@ def leading_projector(
 
 @dataclass(frozen=True)
 class PrincipalBasis(Smooth):
-    """``X -> V_k``; the factors are U, s and V^H."""
+    """``X -> V_k``, or the other columns N of V; the factors are U, s and V^H.
 
-    name = "principal_subspace"
+    The projector on N is ``I - P``, and so ``dN = -V_k dV_k^H N``.
+    """
 
     k: int
     solver_device: str | torch.device | None = None
+    others: bool = False
+
+    @property
+    def name(self) -> str:
+        return "null_vectors" if self.others else "principal_subspace"
 
     def value(self, X: Tensor) -> tuple[Tensor, ...]:
-        U, s, Vh = svd_forward(X, False, self.solver_device)
-        return Vh[..., : self.k, :].mH.contiguous().resolve_conj(), U, s, Vh
+        factors = svd_forward(X, self.others and X.shape[-2] < X.shape[-1], self.solver_device)
+        return self._basis(factors).contiguous().resolve_conj(), *factors
 
     def like_value(self, A: Tensor, factors: Factors) -> Tensor:
         return self._basis(factors)
 
     def _basis(self, factors: Factors) -> Tensor:
-        return factors[2][..., : self.k, :].mH
+        return (factors[2][..., self.k :, :] if self.others else factors[2][..., : self.k, :]).mH
 
     def jvp(self, factors: Factors, dX: Tensor) -> Tensor:
-        U, s, Vh = factors
+        U, s, Vh = _thin(factors)
         k = self.k
         M = U.mH @ dX @ Vh.mH
         long, short = _across(s, k, dX.shape[-1])
@@ -167,11 +173,15 @@ class PrincipalBasis(Smooth):
         if dX.shape[-1] > s.shape[-1]:
             step = dX.mH @ U[..., :k]
             change = change + (step - Vh.mH @ (Vh @ step)) / s[..., None, :k]
+        if self.others:
+            return -Vh[..., :k, :].mH @ (change.mH @ self._basis(factors))
         return change
 
     def vjp(self, factors: Factors, g: Tensor) -> Tensor:
-        U, s, Vh = factors
+        U, s, Vh = _thin(factors)
         k = self.k
+        if self.others:
+            g = -self._basis(factors) @ (g.mH @ Vh[..., :k, :].mH)
         B = Vh @ g
         long, short = _across(s, k, g.shape[-2])
         gradient = U[..., :k] @ (long * B[..., k:, :]).mH @ Vh[..., k:, :]
@@ -179,12 +189,12 @@ class PrincipalBasis(Smooth):
         if g.shape[-2] > s.shape[-1]:
             outside = (g - Vh.mH @ B) / s[..., None, :k]
             gradient = gradient + U[..., :k] @ outside.mH
-        check_range(gradient, "the gradient of principal_subspace", g, item="X", advice="scale X")
+        check_range(gradient, f"the gradient of {self.name}", g, item="X", advice="scale X")
         return gradient
 
     def inspect(self, factors: Factors, g: Tensor) -> None:
         """Warn if the loss turns with the basis: for a subspace ``V_k^H g`` is Hermitian."""
-        if not can_read_values(g):
+        if self.others or not can_read_values(g):
             return
         C = self._basis(factors).mH @ g
         allowed = math.sqrt(torch.finfo(g.dtype).eps) * g.abs().flatten(-2).sum(-1)
@@ -201,19 +211,25 @@ class PrincipalBasis(Smooth):
         corner = _embedded(torch.zeros_like(dX), hermitian_part(g @ V.mH))
         bent = self._second_of_projector(factors, corner, _embedded(dX))[..., :N, N:]
         inside = self.jvp(factors, dX) @ hermitian_part(V.mH @ g)
-        return 4 * bent + self.vjp(factors, inside)
+        return (-4 if self.others else 4) * bent + self.vjp(factors, inside)
 
     def jvp_of_jvp(self, factors: Factors, v: Tensor, w: Tensor) -> Tensor:
         V, N = self._basis(factors), v.shape[-2]
         bent = self._second_of_projector(factors, _embedded(v), _embedded(w))[..., N:, N:]
         inside = hermitian_part(self.jvp(factors, v).mH @ self.jvp(factors, w))
-        return 2 * bent @ V + V @ inside
+        return (-2 if self.others else 2) * bent @ V + V @ inside
 
     def _second_of_projector(self, factors: Factors, G: Tensor, W: Tensor) -> Tensor:
-        U, s, Vh = factors
+        U, s, Vh = _thin(factors)
         E = _embedded((U * s.unsqueeze(-2)) @ Vh)
         lam, vectors = eigh_forward(E, "any", self.name, self.solver_device)
         return second_derivative(lam, vectors, G, W, LeadingProjector(self.k))
+
+
+def _thin(factors: Factors) -> Factors:
+    """Without the rows of V^H that have no singular value."""
+    U, s, Vh = factors
+    return U, s, Vh[..., : s.shape[-1], :]
 
 
 def _embedded(X: Tensor, corner: Tensor | None = None) -> Tensor:
