@@ -18,8 +18,8 @@ from matplotlib.figure import Figure
 from rootpool.files import write_atomically
 from rootpool.linalg import FUNCTIONS, Pade, Power, Taylor, Truncated, sqrtm
 from rootpool.report.plots import speed_bars
-from rootpool.report.plots.drawing import WIDE, below, legend, logarithmic, styled
-from rootpool.report.plots.palette import MUTED, STYLES
+from rootpool.report.plots.drawing import WIDE, below, logarithmic, styled
+from rootpool.report.plots.palette import FREE, MUTED, STYLES
 from rootpool.report.svg import standalone_svg
 
 ROOT = Path(__file__).parents[1]
@@ -27,7 +27,9 @@ IMAGES = ROOT / "docs" / "images"
 TABLES = runpy.run_path(str(ROOT / "scripts" / "site_tables.py"))
 SHAPE = "ResNet, 224 px (128, 256, 49)"
 OURS = STYLES["exact"].colour
-LOOKS = [STYLES[name] for name in ("exact", "svd-pade", "isqrt-cov", "svd-topn")]
+KERNEL = STYLES["svd-pade"].colour  # the method that uses it
+METHODS = {"rootpool exact": "exact", "Newton-Schulz, float32": "isqrt-cov"}
+METHODS |= {"paper's SVD-Pade": "svd-pade"}
 GAPS = [10 ** (-k / 4) for k in range(2, 60)]
 
 
@@ -39,21 +41,19 @@ def _axes(height: float = 3.0) -> tuple[Figure, Axes]:
 @styled
 def coefficients() -> Figure:
     """The three numbers that can stand between two eigenvectors, by the ratio of the eigenvalues."""
-    figure, axes = _axes()
+    figure, axes = _axes(2.8)
     x = 1 - torch.logspace(0, -4, 400, dtype=torch.float64)
     s = x.sqrt()
-    lines = {
-        "kernel of the eigenvectors, 1 / (λᵢ − λⱼ)": 1 / (1 - x),
-        "of the root, 1 / (sᵢ + sⱼ)": 1 / (1 + s),
-        "of the root, to the features, sⱼ / (sᵢ + sⱼ)": s / (1 + s),
-    }
-    handles = {}
-    for (name, values), look in zip(lines.items(), LOOKS[1::-1] + LOOKS[2:], strict=False):
-        (handles[name],) = axes.plot(x, values, color=look.colour)
-    axes.set(ylim=(0, 6), xlim=(0, 1.01))
-    axes.set_ylabel("coefficient, for λᵢ = 1")
-    below(figure, "λⱼ / λᵢ")
-    legend(figure, handles, WIDE)
+    for values, text, place, colour, line in (
+        (1 / (1 - x), "of the eigenvectors: 1 / (λᵢ − λⱼ)", (0.68, 3.2), KERNEL, "-"),
+        (1 / (1 + s), "of the root: 1 / (sᵢ + sⱼ)", (0.68, 0.8), OURS, "-"),
+        (s / (1 + s), "of the root, to the features: sⱼ / (sᵢ + sⱼ)", (0.68, 0.06), OURS, "--"),
+    ):
+        axes.plot(x, values, line, color=colour)
+        axes.text(*place, text, color=colour, ha="right")
+    axes.set(ylim=(0, 4), xlim=(0, 1.01))
+    axes.set_title("coefficients, for λᵢ = 1", loc="left")
+    below(figure, "λⱼ, the other eigenvalue")
     return figure
 
 
@@ -88,12 +88,11 @@ def cancellation() -> Figure:
     """Digits lost by the quotient as the eigenvalues approach, and by the forms without a difference."""
     figure, axes = _axes()
     functions = {
-        "square root": (FUNCTIONS["sqrt"], mpmath.sqrt),
-        "logarithm": (FUNCTIONS["log"], mpmath.log),
-        "power 0.3": (Power(0.3), lambda x: x ** mpmath.mpf(0.3)),
+        "square root": (FUNCTIONS["sqrt"], mpmath.sqrt, 3e-4),
+        "logarithm": (FUNCTIONS["log"], mpmath.log, 1e-9),
+        "power 0.3": (Power(0.3), lambda x: x ** mpmath.mpf(0.3), 3e-2),
     }
-    handles = {}
-    for (name, (function, exact)), look in zip(functions.items(), LOOKS[1:], strict=True):
+    for (name, (function, exact, height)), look in zip(functions.items(), FREE, strict=False):
         quotient, ours = [], []
         for gap in GAPS:
             pairs = _pairs(gap)
@@ -101,13 +100,12 @@ def cancellation() -> Figure:
             naive = (f[:, 1] - f[:, 0]) / (pairs[:, 1] - pairs[:, 0])
             quotient.append(_worst_error(naive, exact, pairs))
             ours.append(_worst_error(function.divided_differences(pairs)[:, 0, 1], exact, pairs))
-        (handles[f"{name}: quotient"],) = axes.plot(GAPS, quotient, color=look.colour)
-        (handles[f"{name}: ours"],) = axes.plot(
-            GAPS, ours, look.marker, color=look.colour, markersize=3
-        )
+        axes.plot(GAPS, quotient, color=look.colour)
+        axes.plot(GAPS, ours, look.marker, color=look.colour, markersize=3)
+        axes.text(1e-11, height, f"{name}: quotient", color=look.colour, ha="right")
+    axes.text(1e-11, 2e-14, "the three forms of the table", color=MUTED, ha="right")
     _closing(axes, 1e-17, 10)
     below(figure, "gap between two eigenvalues near one, logarithmic")
-    legend(figure, handles, WIDE)
     return figure
 
 
@@ -115,29 +113,23 @@ def cancellation() -> Figure:
 def near_ties() -> Figure:
     """How far the coefficient of the root is from right, by rule, as the gap closes."""
     figure, axes = _axes()
-    rules = {"svd-taylor": Taylor(), "svd-trunc": Truncated(), "svd-pade": Pade()}
-    handles = {}
+    rules = {"svd-taylor": Taylor(), "svd-trunc": Truncated(), "svd-pade": Pade(), "exact": None}
+    places = {"svd-taylor": (1e-6, 1e-2), "svd-trunc": (1e-12, 1e-2), "svd-pade": (1e-6, 1e-7)}
     for name, rule in rules.items():
         errors = []
         for gap in GAPS:
             pairs = _pairs(gap)
             s = pairs.sqrt()
-            fused = rule(pairs)[:, 1, 0] * (s[:, 1] - s[:, 0])
+            if rule is None:
+                fused = FUNCTIONS["sqrt"].divided_differences(pairs)[:, 0, 1]
+            else:
+                fused = rule(pairs)[:, 1, 0] * (s[:, 1] - s[:, 0])
             errors.append(_worst_error(fused, mpmath.sqrt, pairs))
-        look = STYLES[name]
-        (handles[name],) = axes.plot(
-            GAPS, errors, color=look.colour, marker=look.marker, markevery=6
-        )
-    exact = [
-        _worst_error(
-            FUNCTIONS["sqrt"].divided_differences(_pairs(gap))[:, 0, 1], mpmath.sqrt, _pairs(gap)
-        )
-        for gap in GAPS
-    ]
-    (handles["exact"],) = axes.plot(GAPS, exact, color=OURS)
+        colour, marker, _ = STYLES[name]
+        axes.plot(GAPS, errors, color=colour, marker=marker, markevery=6)
+        axes.text(*places.get(name, (1e-6, 3e-15)), name, color=colour, ha="right")
     _closing(axes, 1e-17, 10)
     below(figure, "gap between two eigenvalues near one, logarithmic")
-    legend(figure, handles, WIDE)
     return figure
 
 
@@ -215,8 +207,10 @@ def speed() -> Figure:
     del row["shape (B, d, N)"]
     exact = float(row.pop("exact, per image").removesuffix(" ms"))
     times = {"rootpool exact": exact} | {name: exact * float(k) for name, k in row.items()}
-    bars = [{"label": name, "milliseconds": time} for name, time in times.items()]
-    bars[0]["method"] = "exact"
+    bars: list[dict[str, Any]] = [{"label": k, "milliseconds": v} for k, v in times.items()]
+    for bar in bars:
+        if bar["label"] in METHODS:
+            bar["method"] = METHODS[bar["label"]]
     figure = speed_bars(bars)
     below(figure, "milliseconds per image on two cores of a CPU, logarithmic")
     return figure

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import re
 import runpy
 import subprocess
 import sys
@@ -84,6 +85,17 @@ def test_reference_has_what_a_package_exports():
     table = hooks["on_page_markdown"](page).split("\n\n")[0].splitlines()
     assert table[2].startswith("| [`sqrtm`][rootpool.linalg.sqrtm] | Square root \\(A^{1/2}\\) of")
     assert table[3].startswith("| [`svd`][rootpool.linalg.svd.svd] |")
+
+
+def test_text_in_pictures_is_legible():
+    """At 540 of their points, as on a phone, nothing is below 9 pixels."""
+    pictures = list((ROOT / "docs").rglob("*-pictures/*.svg")) + list(
+        (ROOT / "docs").glob("images/*")
+    )
+    for picture in pictures:
+        svg = picture.read_text(encoding="utf-8")
+        assert 'viewBox="0 0 540 ' in svg, picture
+        assert min(map(float, re.findall(r"font(?:-size)?:[^;]*?([\d.]+)px", svg))) >= 9, picture
 
 
 def test_pictures_fit_both_colour_schemes():

@@ -10,13 +10,11 @@ from matplotlib.lines import Line2D
 
 from rootpool.report.plots import WIDE
 from rootpool.report.plots.drawing import below, legend, logarithmic, styled
-from rootpool.report.plots.palette import FAINT, INK, MUTED, STYLES
+from rootpool.report.plots.palette import FAINT, FREE, INK, MUTED, STYLES
 from rootpool.report.records import Record
 from studies.engine.questions import proportion
 
 __all__ = ["draw_law", "draw_sweep"]
-
-LOOKS = list(STYLES.values())
 
 
 @styled
@@ -40,7 +38,7 @@ def draw_sweep(
     axes.axhline(0, color=FAINT, linewidth=1)
     handles: dict[str, Line2D] = {}
     shift = 0.02 * (max(ticks) - min(ticks))
-    for k, (look, (name, points)) in enumerate(zip(LOOKS, lines.items(), strict=False)):
+    for k, (look, (name, points)) in enumerate(zip(FREE, lines.items(), strict=False)):
         x = [point["place"] + shift * (k - (len(lines) - 1) / 2) for point in points]
         style: dict[str, Any] = {"color": look.colour, "marker": look.marker, "linewidth": 1.2}
         (handles[name],) = axes.plot(x, [point["mean"] for point in points], **style)

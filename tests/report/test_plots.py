@@ -6,8 +6,9 @@ import statistics
 import numpy as np
 import pytest
 
+from rootpool.nn import METHODS
 from rootpool.report.plots import learning_curves, speed_bars
-from rootpool.report.plots.palette import STYLES, run_styles
+from rootpool.report.plots.palette import FREE, STYLES, run_styles
 
 ERRORS = {
     ("gap", seed, epoch): 20 + 30 * math.exp(-epoch) + seed
@@ -37,6 +38,10 @@ def test_runs_can_be_told_apart_by_colour_and_protocols_by_lines():
     assert ours.colour == STYLES["mpn-cov"].colour != published.colour
     (alone,) = run_styles([{"run": "mpn-cov-published"}]).values()
     assert alone == ours
+    plain = {name.removesuffix("-published").removesuffix("-released") for name in METHODS}
+    assert {n for n in plain if not METHODS[n].__module__.startswith("studies.")} <= set(STYLES)
+    looks = [style[:2] for style in (*STYLES.values(), *FREE)]
+    assert len(set(looks)) == len(looks)  # a look is of one method, in all pictures
 
 
 def test_a_line_is_the_mean_over_seeds_in_a_band_of_one_deviation():

@@ -52,8 +52,9 @@ def test_final_and_best_errors(tmp_path):
     assert first[1:] == ["1", "3", "30.00", "20.00", "2", "15.00"]
     assert second[1:] == ["1", "2", "25.00", "25.00", "2", "12.50"]
     assert "Differences" not in page.markdown()  # one seed each
-    headers, _, *settings = rows(page, "Settings")
-    assert (headers, [row[1] for row in settings]) == (["run", "model.method"], ["exact", "gap"])
+    headers, _, setting = rows(page, "Settings")
+    assert headers == ["setting", str(tmp_path / "a"), str(tmp_path / "b")]
+    assert setting == ["model.method", "exact", "gap"]
 
 
 def test_seeds_are_compared_in_pairs_with_the_first(tmp_path):

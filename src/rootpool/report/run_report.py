@@ -167,9 +167,9 @@ def _over_images(groups: Sequence[RunGroup]) -> dict[str, float]:
 def _settings(groups: Sequence[RunGroup]) -> list[Block]:
     keys = different_settings([group.settings for group in groups])
     rows: list[list[Cell]] = [
-        [group.label, *(_shown(group.settings.get(key)) for key in keys)] for group in groups
+        [key, *(_shown(group.settings.get(key)) for group in groups)] for key in keys
     ]
-    table = Table(["run", *keys], rows, caption="Settings that differ.")
+    table = Table(["setting", *(group.label for group in groups)], rows, "Settings that differ.")
     return [Heading("Settings"), table] if keys else []
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from rootpool.report import Picture, Record
 from rootpool.report.plots.drawing import WIDE, below, legend, logarithmic, styled
-from rootpool.report.plots.palette import STYLES
+from rootpool.report.plots.palette import FREE, STYLES
 from studies.engine.command import Found, Measure
 from studies.engine.kept import Kept
 from studies.engine.page import NOWHERE
@@ -21,7 +21,6 @@ from studies.engine.study import Entry
 __all__ = ["Checked", "line_plot", "normal", "numbers", "orthogonal", "relative_error", "statement"]
 
 OURS, THEIRS = STYLES["exact"].colour, STYLES["svd-pade"].colour
-LOOKS = list(STYLES.values())
 Draw = Callable[[Sequence[Record], float], Figure]
 
 
@@ -87,7 +86,7 @@ def line_plot(
         figure = Figure(figsize=(width, 3.0), layout="constrained")
         axes = figure.add_subplot()
         handles = {}
-        for (name, (y, where)), look in zip(lines.items(), LOOKS, strict=False):
+        for (name, (y, where)), look in zip(lines.items(), FREE, strict=False):
             places, values = numbers(records, x, **where), numbers(records, y, **where)
             style = {"marker": look.marker, "markevery": max(1, len(places) // 6)}
             (handles[name],) = axes.plot(places, values, color=look.colour, **style)

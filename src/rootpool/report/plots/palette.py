@@ -1,7 +1,8 @@
 """Colours and markers of methods, lines of protocols.
 
-The methods of the paper have designed colours, chosen to stay apart for colour-blind readers too. Any other
-name, such as a user's own method, gets a style that is free, so a new method needs no edit here.
+The methods of the paper have designed colours, chosen to stay apart for colour-blind readers too; relatives
+share a colour and differ in their markers. Any other name, such as a user's own method or a network, gets a
+style that no method has, so a new method needs no edit here.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ __all__ = [
     "BAR",
     "DARK",
     "FAINT",
+    "FREE",
     "GRID",
     "INK",
     "MUTED",
@@ -58,14 +60,25 @@ STYLES: dict[str, Style] = {
     "log": Style("#2a7d2e", "d"),
     "power": Style("#b8458a", "*"),
     "signed-sqrt": Style("#a8633a", "H"),
+    "polar": Style("#03a1a2", "*"),
+    "seb": Style("#03a1a2", "P"),
+    "minimax": Style("#2015be", "d"),
+    "newton-fused": Style("#2015be", "X"),
+    "box-cox": Style("#b8458a", "H"),
+    "log-cholesky": Style("#2a7d2e", "<"),
+    "brownian": Style("#a8633a", "v"),
+    "isice": Style("#3f4650", ">"),
 }
+COLOURS, MARKERS = ("#1f8fd6", "#d9730d", "#7fae1e", "#d6527a", "#7a6ae0"), "oDs^vP"
+FREE = [Style(COLOURS[k % 5], MARKERS[k % 6]) for k in range(30)]  # of no method
 
 # What is as legible on a dark page.
 DARK = {INK: "#e4e7eb", MUTED: "#9ba5b1", GRID: "#3a424b", FAINT: "#566069", BAR: "#7fa3d9"}
 DARK |= {"#03a1a2": "#4fd8cf", "#2015be": "#6995fc", "#6e2b01": "#de7e5b", "#b98a12": "#f3bf0c"}
 DARK |= {"#79966b": "#c3dfae", "#506aa8": "#8f9ff0", "#583759": "#e3c0fd", "#ba1743": "#ff6b8f"}
 DARK |= {"#737373": "#a8a8a8", "#3f4650": "#d5dbe3", "#2a7d2e": "#5fc46a", "#b8458a": "#f08cc6"}
-DARK |= {"#a8633a": "#e39a6c", "#0b8aa3": "#53c5dd"}  # the last was a colour until 0.2
+DARK |= {"#a8633a": "#e39a6c", "#1f8fd6": "#6cbcf2", "#d9730d": "#ffa858", "#7fae1e": "#b9dc6c"}
+DARK |= {"#d6527a": "#ff94b4", "#7a6ae0": "#b3a9ff", PAPER: "#1e2129"}
 
 
 def tags(record: Record) -> tuple[str, str, str]:
@@ -80,7 +93,7 @@ def run_styles(records: Iterable[Record]) -> dict[str, Style]:
     The first run of a method has the method's colour, in each protocol, and so has the paper's form of the
     method where the method itself is not shown. Further runs of the same method and
     protocol, and methods without a designed colour, get a free one: the search starts at the checksum of
-    the name, so that a name mostly looks the same in every plot.
+    the name, so that a name mostly looks the same in every plot, and prefers colours that are not used yet.
 
     >>> mine, yours, hybrid = run_styles(
     ...     [
@@ -99,14 +112,14 @@ def run_styles(records: Iterable[Record]) -> dict[str, Style]:
         runs[run] = name, LINES.get(protocol, ":")
     names = dict.fromkeys(name for name, _ in runs.values())
     chosen = {name: STYLES[name] for name in names if name in STYLES}
-    every = list(STYLES.values())
     for name in names:
         ours = name.removesuffix("-published").removesuffix("-released")
         if ours in STYLES and STYLES[ours] not in chosen.values():
             chosen.setdefault(name, STYLES[ours])
     for name in names:
         if name not in chosen:
-            start = zlib.crc32(name.encode(errors="replace")) % len(every)
-            order = every[start:] + every[:start]
-            chosen[name] = next((s for s in order if s not in chosen.values()), order[0])
+            start = zlib.crc32(name.encode(errors="replace")) % len(FREE)
+            colours = [style.colour for style in chosen.values()]
+            order = FREE[start:] + FREE[:start]
+            chosen[name] = min(order, key=lambda s: (s in chosen.values(), colours.count(s.colour)))
     return {run: chosen[name]._replace(line=line) for run, (name, line) in runs.items()}
