@@ -4,14 +4,7 @@ import pytest
 import torch
 
 from matrices import random
-from rootpool.nn import (
-    CovariancePool,
-    GroupWhitening,
-    Method,
-    Whitening,
-    covariance_pool,
-    method_names,
-)
+from rootpool.nn import GroupWhitening, Whitening, covariance_pool, method_names
 
 LAYERS = {
     "log-cholesky": lambda dtype: lambda X: covariance_pool(X, "log-cholesky", compute_dtype=dtype),
@@ -67,27 +60,3 @@ def test_the_forms_of_the_paper_refuse_forward_mode(name):
     X = random(2, 3, 5)
     with pytest.raises(RuntimeError, match=f"{name} has no forward mode"):
         torch.func.jvp(lambda X: covariance_pool(X, name), (X,), (X,))
-
-
-class Scale(torch.nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.factor = torch.nn.Parameter(torch.ones(()))
-
-    def forward(self, P):
-        return self.factor * P
-
-
-class Learned(Method):
-    def __call__(self, P):
-        return P
-
-    def build(self):
-        return Scale()
-
-
-def test_a_learned_method_follows_the_layer_that_it_is_assigned_to():
-    pool = CovariancePool(4, reduction=2).to("meta", torch.float64)
-    pool.method = Learned()
-    assert pool.learned.factor.device.type == "meta"
-    assert pool.learned.factor.dtype == torch.float64

@@ -138,7 +138,7 @@ VALUE_ERRORS = {
 TYPE_ERRORS = {
     "expects weights as a tensor .* got list": lambda: rn.covariance(X, weights=[1.0]),
     "floating-point features, got torch.int64": lambda: rn.covariance_pool(X.long()),
-    r"must be a Scaling, such as Length\(4.0\)": lambda: rn.CovariancePool(4, scaling=4.0),
+    r"must be a function such as Length\(4.0\)": lambda: rn.CovariancePool(4, scaling=4.0),
     "a module with out_features": lambda: rn.BranchPool([("early", nn.Flatten())]),
     "a name in METHODS or a Method, got <class": lambda: rn.resolve_method(rn.SVDTrunc),
     "options go with the name of a method; SVDTrunc": lambda: rn.resolve_method(

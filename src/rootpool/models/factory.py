@@ -19,10 +19,10 @@ from rootpool.nn import (
     Branch,
     BranchPool,
     Method,
-    Scaling,
     make_pool,
     resolve_pool,
 )
+from rootpool.nn.scaling import Scaling
 from rootpool.suggest import unknown_name
 
 from .backbones import BRANCHES, PATCHES, Backbone

@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 
-from rootpool.nn import Branch, Length, Method, Scaling, is_registered, resolve_pool
+from rootpool.nn import Branch, Length, Method, is_registered, resolve_pool
+from rootpool.nn.scaling import Scaling
 
 from .backbones import PATCHES
 
@@ -73,7 +74,6 @@ class ModelSpec:
 
 _DEFAULTS = {field.name: field.default for field in fields(ModelSpec)}
 _DTYPES = {None: None, "float32": torch.float32, "float64": torch.float64}
-_SCALINGS = {"Length": Length}
 
 
 def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -81,8 +81,8 @@ def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
     plain: dict[str, Any] = {"pool": _describe(values["pool"])}
     if values.get("compute_dtype") is not None:
         plain["compute_dtype"] = str(values["compute_dtype"]).removeprefix("torch.")
-    if values["scaling"] is not None:
-        plain["scaling"] = [type(values["scaling"]).__name__, asdict(values["scaling"])]
+    if isinstance(values["scaling"], Length):
+        plain["scaling"] = asdict(values["scaling"])
     return {**values, **plain}
 
 
@@ -96,7 +96,7 @@ def _read(values: dict[str, Any]) -> dict[str, Any]:
     if "compute_dtype" in values:
         read["compute_dtype"] = _DTYPES[values["compute_dtype"]]
     if scaling is not None:
-        read["scaling"] = _SCALINGS[scaling[0]](**scaling[1])
+        read["scaling"] = Length(**scaling)
     return {**values, **read}
 
 

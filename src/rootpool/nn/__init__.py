@@ -24,7 +24,7 @@ from .polar_root import PolarRoot
 from .pooling import POOLS, AveragePool, CovariancePool, covariance_pool, make_pool, resolve_pool
 from .registry import METHODS, is_registered, method_names, register, resolve_method
 from .replacing import covariance_pools, replace_batch_norm, set_method, using_method
-from .scaling import Length, Scaling
+from .scaling import Length
 from .spectral_roots import Exact, ScalingEigenBranch, SpectralRoot
 from .whitening import GroupWhitening, Whitening
 from .whitening_methods import (
@@ -70,7 +70,6 @@ __all__ = [
     "SVDTaylor",
     "SVDTopN",
     "SVDTrunc",
-    "Scaling",
     "ScalingEigenBranch",
     "SignedSqrt",
     "SparsePrecision",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -53,16 +52,9 @@ class Method(ABC):
         return covariance(features, centred=self.centred)
 
     def of_features(self, features: Tensor) -> Tensor:
-        """What a pooling computes of features ``(B, C, N)``, for methods without parameters that learn."""
+        """What a pooling computes of features ``(B, C, N)``."""
         return self(self.covariance(features))
 
     @abstractmethod
     def __call__(self, P: Tensor) -> Tensor:
         """Normalise covariances."""
-
-    def build(self) -> Callable[[Tensor], Tensor]:
-        """What a pooling calls: the method itself, or a module with trainable parameters.
-
-        A module becomes part of the pooling, and its parameters are trained like all others.
-        """
-        return self

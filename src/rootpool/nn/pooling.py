@@ -85,49 +85,22 @@ def covariance_pool(
     """
     _check_options(compute_dtype, output)
     chosen = resolve_method(method)
-    return _pool(
-        features, chosen, compute_dtype, output, weights=weights, solver_device=solver_device
-    )
-
-
-def _check_options(compute_dtype: torch.dtype | None, output: str) -> None:
-    """Raise if ``compute_dtype`` or ``output`` is not supported."""
-    check_compute_dtype(compute_dtype)
-    if output not in OUTPUTS:
-        raise ValueError(f"output must be one of {', '.join(OUTPUTS)}, got {output!r}")
-
-
-def _pool(
-    features: Tensor,
-    method: Method,
-    compute_dtype: torch.dtype | None,
-    output: str,
-    learned: nn.Module | None = None,
-    weights: Tensor | None = None,
-    solver_device: str | torch.device | None = None,
-) -> Tensor:
     X = flatten_positions(features, "covariance_pool")
     own, dtype, P = X.dtype, working_dtype(compute_dtype, X.device), None
+    kept = kept_dtype(compute_dtype, dtype, own) if chosen.low_precision_ok else dtype
+    form = "matrix" if output == "matrix" else "triangle"
     if weights is not None:
         with no_autocast(X.device):
-            X, P = _weighted(X, weights, method, dtype)
-    form = "matrix" if output == "matrix" else "triangle"
-    fused = isinstance(method, SpectralRoot) and method.centred and not learned and P is None
-    root = method if isinstance(method, SpectralRoot) and fused else None
+            X, P = _weighted(X, weights, chosen, dtype)
+    root = chosen if isinstance(chosen, SpectralRoot) and chosen.centred and P is None else None
     if root is not None and torch.compiler.is_compiling():
         # Here, because torch.export of torch 2.8 hides errors that are raised inside autocast.
         encoded(root)
     with no_autocast(X.device):  # half precision would undo compute_dtype
         if root is not None:
-            kept = kept_dtype(compute_dtype, dtype, X.dtype) if root.low_precision_ok else dtype
             Q = fused_root(X, root, dtype, kept, form, str(solver_device or ""))
         else:
-            if P is None and learned is None:
-                low = method.low_precision_ok
-                kept = kept_dtype(compute_dtype, dtype, X.dtype) if low else dtype
-                Q = method.of_features(widened(X, kept))
-            else:
-                Q = (learned or method)(method.covariance(widened(X, dtype)) if P is None else P)
+            Q = chosen.of_features(widened(X, kept)) if P is None else chosen(P)
             Q = Q if form == "matrix" else to_triangle(Q)
         if output == "isometric":
             Q = Q * triangle_weights(X.shape[1], dtype=Q.dtype, device=Q.device)
@@ -135,6 +108,13 @@ def _pool(
     if root is None:
         check_covariance(pooled.flatten(1).unsqueeze(-1), X)
     return pooled
+
+
+def _check_options(compute_dtype: torch.dtype | None, output: str) -> None:
+    """Raise if ``compute_dtype`` or ``output`` is not supported."""
+    check_compute_dtype(compute_dtype)
+    if output not in OUTPUTS:
+        raise ValueError(f"output must be one of {', '.join(OUTPUTS)}, got {output!r}")
 
 
 def _weighted(
@@ -160,9 +140,9 @@ class _Pool(nn.Module):
         for name, value in (("in_channels", in_channels), ("reduction", reduction)):
             if value is not None:
                 check_at_least(name, value, 1)
-        if scaling is not None and not isinstance(scaling, Scaling):
+        if not (scaling is None or callable(scaling)):
             raise TypeError(
-                f"scaling must be a Scaling, such as Length({scaling!r}), or None, got {scaling!r}"
+                f"scaling must be a function such as Length({scaling!r}), or None, got {scaling!r}"
             )
         self.in_channels = int(in_channels)
         self.channels = int(reduction or in_channels)
@@ -200,8 +180,7 @@ class CovariancePool(_Pool):
     """Global covariance pooling: optional reduction, covariance, normalisation, upper triangle.
 
     The method can be changed on a live module (``pool.method = "svd-pade"``): no parameter, buffer or
-    optimizer state depends on it. That is what hybrid training does. The exception are methods that
-    learn (:meth:`Method.build`): their module is ``pool.learned``, new whenever such a method is assigned.
+    optimizer state depends on it. That is what hybrid training does.
 
     Args:
         in_channels: channels of the features.
@@ -246,7 +225,6 @@ class CovariancePool(_Pool):
         self.channel_dropout = nn.Identity() if channel_dropout is None else channel_dropout
         self.compute_dtype = compute_dtype
         self.output = output
-        self.learned: nn.Module | None = None
         self.method = method
 
     @property
@@ -257,10 +235,6 @@ class CovariancePool(_Pool):
     @method.setter
     def method(self, method: str | Method) -> None:
         self._method = resolve_method(method)
-        built, like = self._method.build(), next(self.parameters(), None)
-        if isinstance(built, nn.Module) and like is not None:
-            built = built.to(like.device, like.dtype)  # the pooling may have been moved already
-        self.learned = built if isinstance(built, nn.Module) else None
 
     def working_dtype(self, device: torch.device) -> torch.dtype:
         """The precision that it computes in on a device."""
@@ -273,9 +247,14 @@ class CovariancePool(_Pool):
 
     def pool(self, features: Tensor, weights: Tensor | None = None) -> Tensor:
         """Pool reduced features."""
-        features = self.channel_dropout(features)
-        options = (self.compute_dtype, self.output, self.learned, weights, self.solver_device)
-        return _pool(features, self._method, *options)
+        return covariance_pool(
+            self.channel_dropout(features),
+            self._method,
+            compute_dtype=self.compute_dtype,
+            output=self.output,
+            weights=weights,
+            solver_device=self.solver_device,
+        )
 
     def extra_repr(self) -> str:
         return (

@@ -1,13 +1,14 @@
 r"""Scalings of pooled vectors as values: ``(B, d)`` in, ``(B, d)`` out.
 
 The paper leaves the triangle of the root as it is. When vectors of several poolings meet in one
-classifier their relative sizes matter, and a scaling sets them.
+classifier their relative sizes matter, and a scaling sets them. Any function of vectors is one.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -16,22 +17,11 @@ from rootpool.linalg.parameters import check_positive
 
 __all__ = ["Length", "Scaling"]
 
-
-@dataclass(frozen=True)
-class Scaling(ABC):
-    """A scaling of vectors, ``(..., d)`` to ``(..., d)``; :class:`Length` has an example.
-
-    >>> Length(1.0)(torch.tensor([3.0, 4.0]))
-    tensor([0.6000, 0.8000])
-    """
-
-    @abstractmethod
-    def __call__(self, vectors: Tensor) -> Tensor:
-        """Scale vectors."""
+Scaling: TypeAlias = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
-class Length(Scaling):
+class Length:
     r"""Every vector brought to the same Euclidean length.
 
     .. math::
