@@ -56,6 +56,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -72,7 +73,7 @@ from rootpool.linalg.vectorize import triangle_size
 from .spectral_roots import SpectralRoot
 from .triangle import pack_product, row_start, unpack_times
 
-__all__ = ["cuts", "gradient", "own_units", "root", "root_gradient", "unfilled"]
+__all__ = ["Plan", "cuts", "gradient", "own_units", "root", "root_gradient", "unfilled"]
 
 
 # --------------------------------------------------------------------------------------------------
@@ -233,46 +234,41 @@ def _check_finite(X: Tensor, first: int) -> None:
             )
 
 
-def unfilled(
-    X: Tensor,
-    method: SpectralRoot | str,
-    dtype: torch.dtype,
-    kept: torch.dtype,
-    output: str,
-    save: bool,
-    solver_device: str,
-) -> tuple[Tensor, ...]:
-    """Memory for what :func:`root` returns."""
-    B, d, N = X.shape
-    r = N - 1 if d >= N else d
-    out = X.new_empty(B, d, d) if output == "matrix" else X.new_empty(B, triangle_size(d))
-    sizes = ((d, r), (r, N), (r,)) if save else ((0,), (0,), (0,))
-    dtypes = (kept, kept, dtype)
-    return out, *(X.new_empty(B, *z, dtype=t) for z, t in zip(sizes, dtypes, strict=True))
-
-
-def root(
-    X: Tensor,
-    method: SpectralRoot,
-    dtype: torch.dtype,
-    kept: torch.dtype,
-    output: str,
-    save: bool,
-    solver_device: str,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The roots of the covariances of features ``(B, C, N)``; if asked, W, K and singular values.
+@dataclass(frozen=True)
+class Plan:
+    """How to compute roots.
 
     Args:
-        X: features.
-        method: a spectral root.
+        method: a spectral root, registered where ``torch.compile`` traces; it is text then.
         dtype: of the decomposition.
         kept: of W, K and the products with them; another one is for methods with ``low_precision_ok``.
         output: ``"triangle"`` or ``"matrix"``.
-        save: whether a gradient will be asked for.
         solver_device: where to decompose; empty for a choice by device, size and version of torch.
     """
+
+    method: SpectralRoot | str
+    dtype: torch.dtype
+    kept: torch.dtype
+    output: str
+    solver_device: str
+
+
+def unfilled(X: Tensor, plan: Plan, save: bool) -> tuple[Tensor, ...]:
+    """Memory for what :func:`root` returns."""
+    B, d, N = X.shape
+    r = N - 1 if d >= N else d
+    out = X.new_empty(B, d, d) if plan.output == "matrix" else X.new_empty(B, triangle_size(d))
+    sizes = ((d, r), (r, N), (r,)) if save else ((0,), (0,), (0,))
+    dtypes = (plan.kept, plan.kept, plan.dtype)
+    return out, *(X.new_empty(B, *z, dtype=t) for z, t in zip(sizes, dtypes, strict=True))
+
+
+def root(X: Tensor, plan: Plan, save: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The roots of the covariances of features ``(B, C, N)``; W, K and s to ``save`` for a gradient."""
+    method, dtype = plan.method, plan.dtype
+    assert isinstance(method, SpectralRoot)
     X = X.detach()
-    out, W, K, s = unfilled(X, method, dtype, kept, output, save, solver_device)
+    out, W, K, s = unfilled(X, plan, save)
     # Elsewhere a look makes the host wait, and the decomposition refuses what broken features have made of
     # the Gram matrix; of one position, that matrix is empty.
     looks_first = _on_cpu(X) or X.shape[2] == 1
@@ -282,7 +278,8 @@ def root(
         if looks_first:
             _check_finite(part, piece.start)
         try:
-            factors = _decompose(part, dtype, kept, method.gradient_floor(dtype), solver_device)
+            floor = method.gradient_floor(dtype)
+            factors = _decompose(part, dtype, plan.kept, floor, plan.solver_device)
         except (ValueError, LinAlgError):
             _check_finite(part, piece.start)  # whose error is about the features
             raise

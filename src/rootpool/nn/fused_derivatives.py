@@ -20,31 +20,25 @@ from rootpool.linalg.scalar import FUNCTIONS
 from rootpool.linalg.smooth import Factors, Smooth, differentiable
 
 from .covariance import GRADIENT_ADVICE, GRADIENT_OF
-from .fused import gradient, own_units, root_gradient
+from .fused import Plan, gradient, own_units, root_gradient
 from .fused_operators import backward_op, encoded, run
 from .spectral_roots import SpectralRoot
 
-__all__ = ["fused_root"]
+__all__ = ["FusedRoot", "fused_root"]
 
 
 @dataclass(frozen=True)
-class _FusedRoot(Smooth):
-    """``X -> Q``; the factors are W, K and s. The method is text where ``torch.compile`` traces."""
+class FusedRoot(Plan, Smooth):
+    """``X -> Q``; the factors are W, K and s."""
 
     batchwise: ClassVar[bool] = True
-
-    method: SpectralRoot | str
-    dtype: torch.dtype
-    kept: torch.dtype
-    output: str
-    solver_device: str
 
     @property
     def name(self) -> str:
         return "covariance_pool"
 
     def value(self, X: Tensor) -> tuple[Tensor, ...]:
-        return run(X, self.method, self.dtype, self.kept, self.output, True, self.solver_device)
+        return run(X, self, True)
 
     def like_value(self, X: Tensor, factors: Factors) -> Tensor:
         d = X.shape[1]
@@ -179,25 +173,6 @@ class _Curve:
         return (half + half.mT + X @ bent @ X.mT) / N
 
 
-def fused_root(
-    X: Tensor,
-    method: SpectralRoot,
-    dtype: torch.dtype,
-    kept: torch.dtype,
-    output: str,
-    solver_device: str,
-) -> Tensor:
-    """Roots of the covariances of features ``(B, C, N)``, with their derivatives to the features.
-
-    Args:
-        X: features with at least one channel and one position.
-        method: any spectral root; under tracers it must be registered.
-        dtype: what to decompose in.
-        kept: of the factors, and of the products with them.
-        output: ``"triangle"`` or ``"matrix"``.
-        solver_device: as in :func:`rootpool.nn.fused.root`.
-    """
-    if not needs_grad(X):
-        return run(X, method, dtype, kept, output, False, solver_device)[0]
-    described = encoded(method) if torch.compiler.is_compiling() else method
-    return differentiable(_FusedRoot(described, dtype, kept, output, solver_device), X)
+def fused_root(X: Tensor, f: FusedRoot) -> Tensor:
+    """Roots of the covariances of features ``(B, C, N)``, with their derivatives to the features."""
+    return differentiable(f, X) if needs_grad(X) else run(X, f, False)[0]

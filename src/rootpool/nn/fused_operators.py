@@ -9,7 +9,6 @@ import ast
 import dataclasses
 import math
 import numbers
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,7 +17,7 @@ from rootpool.linalg._private import NOT_IN_CUDA_GRAPHS
 from rootpool.linalg.checks import is_concrete
 from rootpool.linalg.decompose import without_derivative
 
-from .fused import root, root_gradient, unfilled
+from .fused import Plan, root, root_gradient, unfilled
 from .registry import METHODS, is_registered
 from .spectral_roots import SpectralRoot
 
@@ -68,11 +67,11 @@ def _forward_op(
     dtype: torch.dtype,
     kept: torch.dtype,
     output: str,
-    save: bool,
     solver_device: str,
+    save: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """:func:`root` for tracers."""
-    return root(X, _decoded(method), dtype, kept, output, save, solver_device)
+    return root(X, Plan(_decoded(method), dtype, kept, output, solver_device), save)
 
 
 @torch.library.custom_op(
@@ -84,7 +83,7 @@ def backward_op(g: Tensor, W: Tensor, K: Tensor, s: Tensor, method: str) -> Tens
 
 
 without_derivative(_forward_op)
-_forward_op.register_fake(unfilled)
+_forward_op.register_fake(lambda X, *plan: unfilled(X, Plan(*plan[:-1]), plan[-1]))
 
 
 @backward_op.register_fake
@@ -92,9 +91,10 @@ def _(g: Tensor, W: Tensor, K: Tensor, s: Tensor, method: str) -> Tensor:
     return g.new_empty(W.shape[0], W.shape[1], K.shape[2])
 
 
-def run(X: Tensor, method: SpectralRoot | str, *options: Any) -> tuple[Tensor, ...]:
-    """:func:`root` with its options, in the way that the tensor asks for; text is for tracers alone."""
-    if isinstance(method, SpectralRoot) and is_concrete(X):
-        return root(X, method, *options)
-    factors: tuple[Tensor, ...] = _forward_op(X, encoded(method), *options)
+def run(X: Tensor, plan: Plan, save: bool) -> tuple[Tensor, ...]:
+    """:func:`root`, in the way that the tensor asks for; text is for tracers alone."""
+    if isinstance(plan.method, SpectralRoot) and is_concrete(X):
+        return root(X, plan, save)
+    options = (plan.dtype, plan.kept, plan.output, plan.solver_device)
+    factors: tuple[Tensor, ...] = _forward_op(X, encoded(plan.method), *options, save)
     return factors

@@ -15,7 +15,7 @@ from rootpool.linalg.precision import no_autocast
 
 from .covariance import check_covariance, flatten_positions, widened
 from .follow_ups import CHANNEL_DROPOUTS
-from .fused_derivatives import fused_root
+from .fused_derivatives import FusedRoot, fused_root
 from .fused_operators import encoded
 from .method import Method
 from .precision import check_compute_dtype, kept_dtype, working_dtype
@@ -93,19 +93,19 @@ def covariance_pool(
         with no_autocast(X.device):
             X, P = _weighted(X, weights, chosen, dtype)
     root = chosen if isinstance(chosen, SpectralRoot) and chosen.centred and P is None else None
-    if root is not None and torch.compiler.is_compiling():
-        # Here, because torch.export of torch 2.8 hides errors that are raised inside autocast.
-        encoded(root)
+    # Here, because torch.export of torch 2.8 hides errors that are raised inside autocast.
+    described = encoded(root) if root is not None and torch.compiler.is_compiling() else root
     with no_autocast(X.device):  # half precision would undo compute_dtype
-        if root is not None:
-            Q = fused_root(X, root, dtype, kept, form, str(solver_device or ""))
+        if described is not None:
+            f = FusedRoot(described, dtype, kept, form, str(solver_device or ""))
+            Q = fused_root(X, f)
         else:
             Q = chosen.of_features(widened(X, kept)) if P is None else chosen(P)
             Q = Q if form == "matrix" else to_triangle(Q)
         if output == "isometric":
             Q = Q * triangle_weights(X.shape[1], dtype=Q.dtype, device=Q.device)
         pooled = Q.to(own)
-    if root is None:
+    if described is None:
         check_covariance(pooled.flatten(1).unsqueeze(-1), X)
     return pooled
 
