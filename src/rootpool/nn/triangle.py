@@ -36,9 +36,8 @@ def row_start(i: Rows, d: int) -> Rows:
 
 
 @functools.lru_cache(maxsize=64)
-def _blocks(d: int, device: torch.device) -> tuple[list[tuple[int, int]], Tensor, int]:
+def _blocks(d: int, height: int, device: torch.device) -> tuple[list[tuple[int, int]], Tensor, int]:
     """Blocks of rows ``(begin, end)``, where the triangle is in all of them, and their size."""
-    height = 64 if d <= 256 else 128 if d <= 1024 else 256
     blocks, everywhere, size = [], [], 0
     for begin in range(0, d, height):
         end = min(begin + height, d)
@@ -59,13 +58,14 @@ def pack_product(W: Tensor, V: Tensor, out: Tensor) -> None:
     whole square, in fewer launches.
     """
     b, d, _ = W.shape
+    height = 64 if d <= 256 else 128 if d <= 1024 else 256
     if _in_few_launches(W):
-        at_once = max(1, ENTRIES_AT_ONCE // d**2)
-        for w, v, target in zip(*(t.split(at_once) for t in (W, V, out)), strict=True):
-            square = torch.bmm(w, v.mT).flatten(1).to(out.dtype)
-            torch.index_select(square, 1, _triangle_index(d, W.device), out=target)
-        return
-    blocks, index, size = _blocks(d, W.device)
+        height, at_once = d, max(1, ENTRIES_AT_ONCE // d**2)
+        if b > at_once:
+            for part in zip(*(t.split(at_once) for t in (W, V, out)), strict=True):
+                pack_product(*part)
+            return
+    blocks, index, size = _blocks(d, height, W.device)
     buffer, offset = W.new_empty(b, size), 0
     for begin, end in blocks:
         rows, columns = end - begin, d - begin
@@ -74,13 +74,6 @@ def pack_product(W: Tensor, V: Tensor, out: Tensor) -> None:
         offset += rows * columns
     # Narrow first: gathering float32 is faster than gathering float64.
     torch.index_select(buffer.to(out.dtype), 1, index, out=out)
-
-
-@functools.lru_cache(maxsize=64)
-def _triangle_index(d: int, device: torch.device) -> Tensor:
-    """Where each entry of the triangle is in the square matrix."""
-    row, column = torch.triu_indices(d, d, dtype=torch.int32, device=device).unbind()
-    return row * d + column
 
 
 @functools.lru_cache(maxsize=64)
