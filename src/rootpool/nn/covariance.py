@@ -1,17 +1,45 @@
-"""Covariances of feature maps: channels against channels, over positions."""
+r"""Covariances of feature maps: channels against channels, over positions, which may have weights.
+
+Weights are attention, or masks for padding. With :math:`w \ge 0` of sum 1, :math:`\mu = X w` and
+:math:`A = (X - \mu) \mathrm{diag}(\sqrt w)`, the weighted covariance is :math:`A A^T`. Poolings go from
+features to the root directly, and take equal weights for granted. They need not know better: A has the null
+vector :math:`\sqrt w`, and the Householder reflection that maps it to :math:`-1/\sqrt N`,
+
+.. math:: Y = \sqrt N A \left( I - 2 \frac{u u^T}{u^T u} \right), \qquad
+          u = \sqrt w + \frac{1}{\sqrt N}, \quad u^T u = 2 + \frac{2}{\sqrt N} \sum_k \sqrt{w_k},
+          \quad A u = \frac{1}{\sqrt N} \sum_k a_k,
+
+gives features of mean zero with the covariance :math:`Y Y^T / N = A A^T`. It never divides by less than 2.
+The root of w has an infinite derivative at zero, and the covariance, which is linear in w, has not: weights
+that may be zero and need a gradient go by way of the covariance.
+"""
 
 from __future__ import annotations
+
+import math
 
 import torch
 from torch import Tensor
 
-from rootpool.linalg.checks import can_read_values, check_range, check_tensor
+from rootpool.linalg.checks import (
+    can_read_values,
+    check_range,
+    check_tensor,
+    first_index,
+    needs_grad,
+)
 from rootpool.linalg.precision import HALF, no_autocast
 from rootpool.linalg.products import product
 
-from .weights import is_fixed, normalised, position_weights, weighted_covariance
-
-__all__ = ["check_covariance", "covariance", "flatten_positions", "widened"]
+__all__ = [
+    "check_covariance",
+    "covariance",
+    "flatten_positions",
+    "position_weights",
+    "weigh",
+    "weighted_mean",
+    "widened",
+]
 
 ADVICE = "divide the features by a constant, or compute in float64"
 GRADIENT_OF = "the gradient of covariance_pool"
@@ -72,8 +100,8 @@ def covariance(features: Tensor, *, centred: bool = True, weights: Tensor | None
             A = _centre(X) if centred else X
             P = product(A, A.mT) / X.shape[-1]
         else:
-            w = position_weights(weights, X.shape[0], X.shape[2], X.dtype, "covariance")
-            P = weighted_covariance(X, normalised(w, "covariance"), is_fixed(weights), centred)
+            A, w = _weighted(X, weights, centred, "covariance")
+            P = product(A * w, A.mT)
     check_covariance(P, X)
     return P
 
@@ -96,3 +124,81 @@ def widened(X: Tensor, dtype: torch.dtype) -> Tensor:
     if narrow not in (dtype, *HALF) and wide.requires_grad and can_read_values(X):
         wide.register_hook(check_gradient)
     return wide
+
+
+# --------------------------------------------------------------------------------------------------
+# Weights of positions
+
+
+def _is_fixed(weights: Tensor) -> bool:
+    """Whether nobody wants a gradient of these weights."""
+    return not (weights.is_floating_point() and needs_grad(weights))
+
+
+def position_weights(weights: Tensor, B: int, N: int, dtype: torch.dtype, caller: str) -> Tensor:
+    """Weights ``(B, N)``: those of users, ``(B, H, W)`` or ``(B, N)``, numbers or booleans."""
+    if not isinstance(weights, Tensor) or weights.is_complex():
+        kind = weights.dtype if isinstance(weights, Tensor) else type(weights).__name__
+        raise TypeError(f"{caller} expects weights as a tensor of numbers or booleans, got {kind}")
+    if weights.dim() < 2 or weights.flatten(1).shape != (B, N):
+        raise ValueError(
+            f"{caller} expects weights (B, H, W) or (B, N), a number for each of the {N} positions of {B} "
+            f"samples, got {tuple(weights.shape)}"
+        )
+    w = weights.flatten(1).to(dtype)
+    if can_read_values(w):
+        broken = ~((w >= 0) & w.isfinite()).all(-1)
+        if bool(broken.any()):
+            raise ValueError(
+                f"{caller}: weights[{first_index(broken)[0]}] has entries that are negative, NaN or "
+                "infinite; take a softmax, or a boolean mask"
+            )
+    return w
+
+
+def _weighted(X: Tensor, weights: Tensor, centred: bool, caller: str) -> tuple[Tensor, Tensor]:
+    """Features ``(B, C, N)``, centred if asked, and their weights ``(B, 1, N)`` of sum 1 for each sample.
+
+    Where fixed weights are zero, the features are replaced by those of a position that counts.
+    """
+    w = position_weights(weights, X.shape[0], X.shape[2], X.dtype, caller)
+    total = w.sum(-1, keepdim=True)
+    if can_read_values(w) and not bool((total > 0).all()):
+        k = first_index(total[:, 0] <= 0)[0]
+        raise ValueError(
+            f"{caller}: all weights of the sample weights[{k}] are zero, so it has no covariance; leave the "
+            "sample out of the batch, or give one of its positions a weight"
+        )
+    place = w.argmax(-1)[:, None, None].expand(-1, X.shape[1], 1)
+    reference = X.gather(-1, place).detach()
+    w = (w / total).unsqueeze(-2)
+    if _is_fixed(weights):
+        X = torch.where(w > 0, X, reference)
+    if not centred:
+        return X, w
+    # As in `covariance`: a constant map is exactly zero, and the shift needs no derivative.
+    shifted = X - reference
+    return shifted - (shifted * w).sum(-1, keepdim=True), w
+
+
+def weigh(
+    X: Tensor, weights: Tensor, centred: bool, dtype: torch.dtype
+) -> tuple[Tensor, Tensor | None]:
+    """Features that count alike, for any method; or covariances, if weights of zero need a gradient."""
+    A, w = _weighted(widened(X, dtype), weights, centred, "covariance_pool")
+    if not (_is_fixed(weights) or (can_read_values(w) and bool((w > 0).all()))):
+        return X, product(A * w, A.mT)
+    root, N = w.sqrt(), X.shape[-1]
+    alike = math.sqrt(N) * A * root
+    if centred:
+        u = root + 1 / math.sqrt(N)
+        length = 2 + 2 / math.sqrt(N) * root.sum(-1, keepdim=True)
+        alike = alike - (A * root).sum(-1, keepdim=True) * (2 / length * u)
+    return alike.to(torch.promote_types(X.dtype, torch.float32)), None
+
+
+def weighted_mean(X: Tensor, weights: Tensor, caller: str) -> Tensor:
+    """``sum_k w_k x_k`` ``(B, C)``, in the dtype of the features."""
+    wide = X.to(torch.promote_types(X.dtype, torch.float32))
+    used, w = _weighted(wide, weights, False, caller)
+    return (used * w).sum(-1).to(X.dtype)

@@ -9,11 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from rootpool.linalg import to_triangle, triangle_size, triangle_weights
-from rootpool.linalg.checks import can_read_values
 from rootpool.linalg.parameters import check_at_least
 from rootpool.linalg.precision import no_autocast
 
-from .covariance import check_covariance, flatten_positions, widened
+from .covariance import check_covariance, flatten_positions, weigh, weighted_mean, widened
 from .follow_ups import CHANNEL_DROPOUTS
 from .fused_derivatives import FusedRoot, fused_root
 from .fused_operators import encoded
@@ -22,14 +21,6 @@ from .precision import check_compute_dtype, kept_dtype, working_dtype
 from .registry import resolve_method
 from .scaling import Scaling
 from .spectral_roots import SpectralRoot
-from .weights import (
-    equally_weighted,
-    is_fixed,
-    normalised,
-    position_weights,
-    weighted_covariance,
-    weighted_mean,
-)
 
 __all__ = ["POOLS", "AveragePool", "CovariancePool", "covariance_pool", "make_pool", "resolve_pool"]
 
@@ -91,7 +82,7 @@ def covariance_pool(
     form = "matrix" if output == "matrix" else "triangle"
     if weights is not None:
         with no_autocast(X.device):
-            X, P = _weighted(X, weights, chosen, dtype)
+            X, P = weigh(X, weights, chosen.centred, dtype)
     root = chosen if isinstance(chosen, SpectralRoot) and chosen.centred and P is None else None
     # Here, because torch.export of torch 2.8 hides errors that are raised inside autocast.
     described = encoded(root) if root is not None and torch.compiler.is_compiling() else root
@@ -115,19 +106,6 @@ def _check_options(compute_dtype: torch.dtype | None, output: str) -> None:
     check_compute_dtype(compute_dtype)
     if output not in OUTPUTS:
         raise ValueError(f"output must be one of {', '.join(OUTPUTS)}, got {output!r}")
-
-
-def _weighted(
-    X: Tensor, weights: Tensor, method: Method, dtype: torch.dtype
-) -> tuple[Tensor, Tensor | None]:
-    """Features that count alike, for any method; or covariances, if weights of zero need a gradient."""
-    w = position_weights(weights, X.shape[0], X.shape[2], dtype, "covariance_pool")
-    w, wide = normalised(w, "covariance_pool"), widened(X, dtype)
-    fixed = is_fixed(weights)
-    if fixed or (can_read_values(w) and bool((w > 0).all())):
-        alike = equally_weighted(wide, w, fixed, method.centred)
-        return alike.to(torch.promote_types(X.dtype, torch.float32)), None
-    return X, weighted_covariance(wide, w, fixed, method.centred)
 
 
 class _Pool(nn.Module):

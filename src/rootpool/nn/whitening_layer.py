@@ -12,9 +12,8 @@ from rootpool.linalg.parameters import check_at_least
 from rootpool.linalg.precision import no_autocast
 from rootpool.linalg.products import product
 
-from .covariance import ADVICE
+from .covariance import ADVICE, position_weights
 from .precision import check_compute_dtype, working_dtype
-from .weights import position_weights
 from .whitening_methods import WhiteningMethod, resolve_whitening
 
 __all__ = ["WhiteningLayer"]
