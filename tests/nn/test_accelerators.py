@@ -12,6 +12,7 @@ from matrices import random
 from rootpool.linalg import _private, decompose
 from rootpool.nn import METHODS, SpectralRoot, covariance_pool, method_names, triangle
 from tolerances import assert_same_to_rounding
+from transformations import FUNCTIONS
 
 pytestmark = pytest.mark.cpu
 FEW, MANY = (4, 40, 9), (4, 16, 49)  # fewer positions than channels, and more
@@ -21,7 +22,7 @@ pinned = pytest.mark.skipif(
     not torch.__version__.startswith("2.15."), reason="counts are those of torch 2.15"
 )
 
-# Launches and waits of forward and backward that a method or a function may take; the solver's own wait
+# Launches and waits of forward and backward that a method may take; the solver's own wait
 # included. Any other method may take the first line. The counts themselves are in docs/guides/gpu.md.
 BUDGETS = {
     "default": (170, 450, 5, 2),
@@ -32,43 +33,69 @@ BUDGETS = {
     "minimax": (110, 154, 3, 1),
     "polar": (100, 240, 1, 1),
     "isice": (170, 274, 12, 1),  # a determinant and four decompositions
-    "la.sqrtm": (34, 14, 3, 1),
-    "la.inv_sqrtm": (34, 16, 3, 1),
-    "la.logm": (34, 28, 3, 1),
-    "la.eigh": (18, 10, 3, 0),
-    "la.svd": (28, 30, 5, 0),
-    "la.orthogonalize": (30, 34, 4, 1),
-    "la.newton_schulz": (48, 80, 0, 0),
 }
-FUNCTIONS = [name for name in BUDGETS if name.startswith("la.")]
-CASES = [(name, shape) for name in method_names() for shape in (FEW, MANY)]
-CASES += [(name, (4, 8, 8)) for name in FUNCTIONS]
-assert set(BUDGETS) - {"default", *FUNCTIONS} <= set(METHODS)
+# Of functions, by their rows in the table of transformations, and how often they decompose.
+FUNCTION_BUDGETS = {
+    "default": (48, 48, 5, 2, 1),
+    "sqrtm": (34, 14, 3, 1, 1),
+    "inv_sqrtm": (34, 16, 3, 1, 1),
+    "logm": (34, 28, 3, 1, 1),
+    "newton_schulz": (48, 72, 0, 0, 0),
+    "newton_schulz(Minimax())": (76, 110, 0, 0, 0),
+    "eigvalsh": (12, 6, 2, 0, 1),
+    "svdvals": (13, 10, 2, 0, 1),
+    "eigh: eigenvalues": (8, 5, 5, 1, 1),
+    "eigh: projector": (10, 38, 5, 6, 1),
+    "eigh(A, B=B): projector": (80, 70, 15, 7, 3),
+    "svd: singular values": (11, 5, 7, 0, 1),
+    "svd: polar factor": (13, 64, 7, 6, 1),
+    "singular_value_function": (36, 56, 4, 2, 1),
+    "low_rank": (44, 96, 4, 3, 1),
+    "singular_value_threshold": (36, 78, 4, 2, 1),
+    "clip_singular_values": (36, 74, 4, 2, 1),
+    "principal_subspace": (16, 50, 2, 3, 1),
+    "principal_subspace, N < d": (16, 56, 2, 3, 1),
+    "bures_wasserstein": (118, 32, 9, 2, 3),
+    "affine_invariant_distance": (60, 54, 13, 1, 4),
+    "frechet_distance": (68, 26, 5, 0, 3),
+    "frechet_distance, N < d": (62, 26, 3, 0, 1),
+    "canonical_correlations": (104, 78, 8, 2, 3),
+    "canonical_correlations, N < d": (120, 110, 13, 3, 4),
+    "covariance": (8, 10, 1, 0, 0),
+    "covariance_pool: features, weighted": (106, 40, 4, 1, 1),
+    "covariance_pool: weights": (110, 70, 5, 1, 1),
+}
+assert set(FUNCTION_BUDGETS) - {"default"} <= set(FUNCTIONS)
+assert set(BUDGETS) - {"default"} <= set(METHODS)
 
 
 def step_of(name):
-    def step(A):
-        if name not in FUNCTIONS:
-            return [covariance_pool(A, name)]
-        result = getattr(la, name.removeprefix("la."))(A)
-        return result if isinstance(result, tuple) else [result]
-
-    return step
+    return lambda X: [covariance_pool(X, name)]
 
 
-@pinned
-@pytest.mark.parametrize(("name", "shape"), CASES)
-def test_steps_stay_on_the_device_and_within_their_budget(name, shape):
-    dtype = torch.float64 if name in FUNCTIONS else torch.float32
-    forward, backward, gradient = counted(step_of(name), *shape, dtype=dtype)
+def check_counts(forward, backward, gradient, dtype, budget):
     assert (gradient.device.type, gradient.dtype) == ("cuda", dtype)
     assert not forward.on_cpu + backward.on_cpu
     assert not backward.solvers
-    if name in FUNCTIONS:
-        assert sum(forward.solvers.values()) == (name != "la.newton_schulz")
     found = (forward.launches, backward.launches, forward.waits, backward.waits)
+    found += (sum(forward.solvers.values()),)
+    assert all(count <= most for count, most in zip(found, budget, strict=False)), (found, budget)
+
+
+@pinned
+@pytest.mark.parametrize("shape", [FEW, MANY])
+@pytest.mark.parametrize("name", method_names())
+def test_methods_stay_on_the_device_and_within_their_budget(name, shape):
     budget = BUDGETS.get(name, BUDGETS["default"])
-    assert all(count <= most for count, most in zip(found, budget, strict=True)), (found, budget)
+    check_counts(*counted(step_of(name), *shape), torch.float32, budget)
+
+
+@pinned
+@pytest.mark.parametrize("name", [name for name in FUNCTIONS if "covariance_pool('" not in name])
+def test_functions_stay_on_the_device_and_within_their_budget(name):
+    row, dtype = FUNCTIONS[name], torch.float64
+    counts = counted(lambda A: [row.call(A)], *row.sample(dtype).shape, dtype=dtype)
+    check_counts(*counts, dtype, FUNCTION_BUDGETS.get(name, FUNCTION_BUDGETS["default"]))
 
 
 ROOTS = [name for name, method in METHODS.items() if issubclass(method, SpectralRoot)]

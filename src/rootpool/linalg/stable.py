@@ -200,7 +200,8 @@ def stable(rule: str | Rule = "degenerate") -> contextlib.AbstractContextManager
     others than Python in this thread call: functions of ``torch.jit.script``, C++, operations of torch that
     decompose inside (``pinv``, ``svd_lowrank``), other threads (open a context in each), and the threads in
     which autograd runs the backward of an accelerator: there, give checkpoints
-    ``context_fn=lambda: (stable(), stable())``.
+    ``context_fn=lambda: (stable(), stable())``. There is no switch for the whole process: a kernel in torch's
+    dispatcher would fail under ``torch.func.grad``, and lose tangents of forward mode.
 
     Args:
         rule: the gradient rule of eigenvectors and singular vectors, as in :func:`eigh`.
