@@ -179,6 +179,8 @@ def test_local_weights_of_the_original_network(tmp_path, name):
             ValueError,
             "is not a plain sequence of layers; try timm's vit_",
         ),
+        (("vit_b_16",), ValueError, "is not a plain sequence of layers; try timm's vit_"),
+        (("googlenet",), ValueError, "is not a plain sequence of layers; try timm's inception_"),
         (
             ("patchnet", "svd-padee"),
             ValueError,

@@ -135,7 +135,7 @@ class Solver:
     name: str
     run: Callable[[Tensor], Factors]
     reordered: Callable[[Tensor], Tensor]
-    restored: Callable[..., Factors]  # the factors of A from those of the reordered matrix
+    restored: Callable[..., Factors]  # of the reordered matrix: the factors of A
     reads: Callable[[Tensor], Tensor]  # the part of A that the routine looks at
     least_piece: int = 1  # matrices that a worker must have to be worth it
 

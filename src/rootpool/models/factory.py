@@ -34,6 +34,7 @@ from .stages import Stages
 from .timm_backbones import architecture_of, is_timm_name, packaged_weights, timm_backbone
 from .torchvision_backbones import (
     IMAGENET,
+    NO_CHAIN,
     TORCHVISION_PREFIX,
     torchvision_backbone,
     torchvision_names,
@@ -259,6 +260,7 @@ def _parts(
     if isinstance(weights, os.PathLike) or (isinstance(weights, str) and os.path.isfile(weights)):
         tensors, weights = read_tensors(weights)[0], None
     from_torchvision = name in PRESETS or name.startswith(TORCHVISION_PREFIX)
+    from_torchvision |= name.startswith(tuple(NO_CHAIN)) and not is_timm_name(name)  # refused
     if from_torchvision and pretrained:
         weights = "DEFAULT"
     if name in PRESETS:

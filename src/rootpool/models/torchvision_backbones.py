@@ -13,7 +13,13 @@ from rootpool.suggest import unknown_name
 
 from .backbones import Backbone, refuse_missing
 
-__all__ = ["IMAGENET", "TORCHVISION_PREFIX", "torchvision_backbone", "torchvision_names"]
+__all__ = [
+    "IMAGENET",
+    "NO_CHAIN",
+    "TORCHVISION_PREFIX",
+    "torchvision_backbone",
+    "torchvision_names",
+]
 
 TORCHVISION_PREFIX = "torchvision/"
 # The children that are not needed for the last feature map.
@@ -25,8 +31,13 @@ IMAGENET = {
     "crop_pct": 0.875,
     "interpolation": "bilinear",
 }
-# Not a plain sequence of layers: tokens, auxiliary classifiers, transformed input, nested lists.
-_NO_CHAIN = ("vit_", "inception_v3", "googlenet", "maxvit_t")
+# Not a plain sequence of layers (tokens, auxiliary classifiers, nested lists), and what timm has instead.
+NO_CHAIN = {
+    "vit_": "vit_*",
+    "inception_v3": "inception_v3",
+    "googlenet": "inception_*",
+    "maxvit_t": "maxvit_*",
+}
 
 
 def torchvision_names() -> list[str]:
@@ -38,7 +49,7 @@ def torchvision_names() -> list[str]:
     return [
         TORCHVISION_PREFIX + name
         for name in torchvision.models.list_models(module=torchvision.models)
-        if not name.startswith(_NO_CHAIN)
+        if not name.startswith(tuple(NO_CHAIN))
     ]
 
 
@@ -63,10 +74,9 @@ def torchvision_backbone(
     plain = name.removeprefix(TORCHVISION_PREFIX)
     known = torchvision_names()
     if TORCHVISION_PREFIX + plain not in known:
-        if plain.startswith(_NO_CHAIN):
-            raise ValueError(
-                f"{name} is not a plain sequence of layers; try timm's {plain.split('_')[0]}_*"
-            )
+        for start, instead in NO_CHAIN.items():
+            if plain.startswith(start):
+                raise ValueError(f"{name} is not a plain sequence of layers; try timm's {instead}")
         listed = "rootpool.models.list_models()"
         raise ValueError(
             unknown_name("torchvision model", TORCHVISION_PREFIX + plain, known, listed)
