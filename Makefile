@@ -77,7 +77,6 @@ bench: $(VENV)/.ready-bench  ## run the benchmarks and write benchmarks/results 
 		echo "== $$name"; $(PY) benchmarks/$$name.py | tee benchmarks/results/$$name.md; done
 	$(PY) benchmarks/pooling.py --methods | tee benchmarks/results/methods.md
 	$(PY) benchmarks/iterations.py --page docs/appendix/iterations.md
-	$(PY) benchmarks/pooling.py --plot benchmarks/results/pooling.png
 
 # All pages share their trainings, and go on where they were stopped.
 record: $(VENV)/.ready  ## train what the pages of the documentation rest on, and write them (SEEDS=20: hours)

@@ -7,13 +7,11 @@ and nothing needs less memory.
     python benchmarks/pooling.py               all tables (some minutes)
     python benchmarks/pooling.py --quick       the first table on smaller batches
     python benchmarks/pooling.py --methods     the table of all methods alone
-    python benchmarks/pooling.py --plot FILE   cost against positions and channels, log-log
 """
 
 from __future__ import annotations
 
 import argparse
-import math
 import subprocess
 import sys
 import warnings
@@ -231,84 +229,16 @@ def memory(shapes: dict[str, tuple[int, int, int]]) -> None:
     print(table(["(B, d, N)", *names], rows))
 
 
-def rate(dtype: torch.dtype, n: int = 1024) -> float:
-    """Multiplications and additions per second in a large product: what the machine can do."""
-    A = torch.randn(n, n, dtype=dtype)
-    return 2 * n**3 / race({"mm": lambda: A @ A}, 0.5, 3)["mm"]
-
-
-def limit(d: int, N: int, double: float, single: float, B: int = 16) -> float:
-    """Seconds per image that the products would take at these rates, and LAPACK as it is, with no traffic."""
-    n = N - 1 if d >= N else d
-    A = torch.randn(B, n, n, dtype=torch.float64)
-    lapack = race({"eigh": lambda: eigh(A @ A.mT)}, 0.2, 3)["eigh"] / B
-    in_double, in_single = flops(d, N)
-    return lapack + in_double / double + in_single / single
-
-
-def plot(path: str) -> None:
-    """Draw the time per image by positions and by channels, with the slope at the end and the limit."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(1, 2, figsize=(10, 4.5), sharey=True)
-    rates = rate(torch.float64), rate(torch.float32)
-    sweeps = {
-        "positions N (d = 256)": [(256, N) for N in (13, 25, 49, 100, 196, 400, 784, 1600)],
-        "channels d (N = 49)": [(d, 49) for d in (32, 64, 128, 256, 512, 1024)],
-    }
-    for axis, (label, shapes) in zip(axes, sweeps.items(), strict=True):
-        sizes = [N if "N (" in label else d for d, N in shapes]
-        limits = [limit(d, N, *rates) * 1e3 for d, N in shapes]
-        axis.fill_between(sizes, limits, min(limits) / 10, color="0.9")
-        axis.loglog(sizes, limits, color="0.5", label="LAPACK + products at full rate")
-        for name in ("exact", "svd-pade", "isqrt-cov"):
-            costs = []
-            for d, N in shapes:
-                X, g = inputs(16, d, N)
-                run = step(lambda X, name=name: covariance_pool(X, name), X, g)
-                costs.append(race({name: run}, 0.2, 3)[name] / 16 * 1e3)
-            slope = math.log(costs[-1] / costs[-3]) / math.log(sizes[-1] / sizes[-3])
-            axis.loglog(sizes, costs, "o-", label=f"{name}, slope {slope:.1f}")
-            if name == "exact":
-                for size, cost, least in zip(sizes, costs, limits, strict=True):
-                    axis.annotate(
-                        f"{cost / least:.1f}x",
-                        (size, cost),
-                        xytext=(0, -14),
-                        textcoords="offset points",
-                        ha="center",
-                        fontsize=7,
-                    )
-        axis.set_ylim(min(limits) / 3)
-        axis.set_xlabel(label)
-        axis.grid(True, which="both", alpha=0.2)
-        axis.legend(fontsize=8)
-    axes[0].set_ylabel("forward + backward, ms per image")
-    figure.suptitle(
-        f"Numbers below the lines of exact: multiples of the limit ({rates[0] / 1e9:.0f} Gflop/s in float64, "
-        f"{rates[1] / 1e9:.0f} in float32)",
-        fontsize=9,
-    )
-    figure.tight_layout()
-    figure.savefig(path, dpi=110)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="smaller batches, first table only")
     parser.add_argument("--methods", action="store_true", help="only the table of all methods")
-    parser.add_argument("--plot", metavar="FILE", help="only draw the cost curves")
     parser.add_argument("--memory", nargs=4, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     warnings.filterwarnings("ignore", category=FutureWarning)
     if arguments.memory:
         name, *shape = arguments.memory
         peak_memory(name, *map(int, shape))
-    elif arguments.plot:
-        plot(arguments.plot)
     elif arguments.methods:
         print(machine())
         all_methods(16)

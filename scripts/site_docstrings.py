@@ -17,6 +17,7 @@ ROLE = re.compile(r":(?:func|class|mod|meth|data):`~?([\w.]+)`")
 MATH = re.compile(r":math:`([^`]+)`", re.DOTALL)
 DISPLAY = re.compile(r"^( *)\.\. math::(.*)\n((?:\1 +.*\n|\n)*)", re.MULTILINE)
 DOCTEST = re.compile(r"^( *)>>> .*\n(?:\1\S.*\n|\1 .*\n)*", re.MULTILINE)
+SHAPE = re.compile(r"^( *)Shape:\n((?:\1 +.*\n)+)", re.MULTILINE)
 TABLE = re.compile(r"^( *)=+ +=+\n((?:.*\n)+?)\1=+ +=+\n", re.MULTILINE)
 
 
@@ -40,12 +41,17 @@ def _targets(obj: griffe.Object) -> dict[str, str]:
 
 def to_markdown(text: str, targets: dict[str, str]) -> str:
     """A docstring as Markdown; roles whose name is in ``targets`` become links."""
-    text = text + "\n"
+    text = SHAPE.sub(_shape, text + "\n")
     text = TABLE.sub(lambda match: _table(match[2], match[1]), text)
     text = DISPLAY.sub(_display, text)
     text = DOCTEST.sub(_fenced, text)
     text = MATH.sub(lambda match: rf"\({' '.join(match[1].split())}\)", text)
     return ROLE.sub(lambda match: _link(match[1], targets), text).rstrip("\n")
+
+
+def _shape(match: re.Match[str]) -> str:
+    """A paragraph: what Google's style does not know would become a box."""
+    return f"{match[1]}**Shape:** {' '.join(match[2].split())}\n"
 
 
 def _display(match: re.Match[str]) -> str:

@@ -2,7 +2,7 @@
 
 ``<!-- table: benchmarks/results/pooling.md: Peak memory -->`` becomes the first table of that file after
 the line that begins with "Peak memory", or its first table if nothing follows the path. No number is
-copied by hand. Files that pages show and that live outside ``docs`` are in ``OUTSIDE``.
+copied by hand.
 
 Verdicts in the results and the records get a colour.
 
@@ -31,7 +31,6 @@ import rootpool
 from rootpool.report.svg import dark_rules, without_paper
 
 ROOT = Path(__file__).parents[1]
-OUTSIDE = {"appendix/pooling.png": "benchmarks/results/pooling.png"}
 TABLE = re.compile(r"^<!-- table: ([^:\n]+?)(?:: (.+?))? -->$", re.MULTILINE)
 NAMES = re.compile(r"^<!-- names of ([\w.]+)(?:: (.+?))? -->$", re.MULTILINE)
 # The first words of a cell that judges a claim, and the mark before a sentence that does.
@@ -73,9 +72,7 @@ def on_config(config: Any, **_: Any) -> Any:
 
 
 def on_files(files: Files, config: Any, **_: Any) -> Files:
-    """Add the pictures that live elsewhere, and take the paper from those that are ours."""
-    for place, source in OUTSIDE.items():
-        files.append(File.generated(config, place, abs_src_path=str(ROOT / source)))
+    """Take the paper from pictures that are ours."""
     for file in list(files):
         if file.src_uri.endswith(".svg") and not file.src_uri.startswith("assets/"):
             files.remove(file)

@@ -42,9 +42,9 @@ NETWORKS = {"model": "network", "pixels": "pixels", "positions": "positions"}
 NETWORKS |= {"gap": "average pooling", "exact": "`exact`"}
 HEADS = {
     "head": "head",
-    "top-1, %": "top-1, %",
+    "top-1, %": "top-1, % (± standard deviation)",
     "top-5, %": "top-5, %",
-    "against average of the last layer": "against the average",
+    "against average of the last layer": "against the average (± standard error)",
 }
 SCALES = {
     "failed runs": "runs of the small network that fail",
@@ -52,7 +52,7 @@ SCALES = {
     "at the two largest": "above 10",
     "p": "p",
 }
-DIFFERENCES = {"run": "method", "difference, points": "against isqrt-cov, points"}
+DIFFERENCES = {"run": "method", "difference, points": "against isqrt-cov (95 % interval)"}
 
 
 def text(documented: object) -> str:
@@ -144,7 +144,7 @@ def birds_methods() -> str:
     base = ["`isqrt-cov`", accuracy["isqrt-cov"], "–"]
     return markdown(
         [
-            [header[0], "top-1, %", header[1]],
+            [header[0], HEADS["top-1, %"], header[1]],
             base,
             *([f"`{name}`", accuracy[name], difference] for name, difference in rows),
         ]

@@ -119,6 +119,10 @@ def test_docstrings_to_markdown():
     assert convert(".. math::\n    a \\\\\n    b", {}) == "\\[\n\na \\\\\nb\n\\]".replace(
         "\n\n", "\n"
     )
+    assert (
+        convert("Shape:\n    ``(B, n)`` to\n    ``(B,)``.", {})
+        == "**Shape:** ``(B, n)`` to ``(B,)``."
+    )
     assert convert(">>> f(1)\n2", {}) == "```pycon\n>>> f(1)\n2\n```"
     assert convert("See :func:`eigh`.", {"eigh": "p.eigh"}) == "See [`eigh`][p.eigh]."
     assert convert("See :func:`torch.eig`.", {}) == "See `torch.eig`."

@@ -79,6 +79,9 @@ def matrix_function(
 ) -> Tensor:
     r""":math:`f(A) = U f(\Lambda) U^T` for symmetric ``A``, with its exact gradient.
 
+    Its derivative along ``E`` is :math:`U (L \circ U^T E U) U^T` with divided differences,
+    :math:`L_{ij} = (f(\lambda_i) - f(\lambda_j)) / (\lambda_i - \lambda_j)`, or :math:`f'(\lambda_i)` at a tie.
+
     Args:
         A: symmetric or complex Hermitian matrices ``(..., n, n)`` of single or double precision.
             Asymmetry beyond round-off is an error; within it the lower triangle is read.
@@ -124,7 +127,7 @@ def sqrtm(
 
     .. math:: L_{ij} = 1 / (\sqrt{\lambda_i} + \sqrt{\lambda_j})
 
-    Options, zero eigenvalues and what is raised as in :func:`matrix_function`.
+    Options, zero eigenvalues, errors and the meaning of L: see :func:`matrix_function`.
 
     Returns:
         ``(..., n, n)``, with gradients that are exact at repeated and zero eigenvalues.
@@ -150,7 +153,7 @@ def inv_sqrtm(
 
     .. math:: L_{ij} = -1 / (\sqrt{\lambda_i \lambda_j} (\sqrt{\lambda_i} + \sqrt{\lambda_j}))
 
-    Options as in :func:`matrix_function`.
+    Options and the meaning of L: see :func:`matrix_function`.
 
     Returns:
         ``(..., n, n)``.
@@ -174,7 +177,7 @@ def logm(
 
     .. math:: L_{ij} = \log(\lambda_i / \lambda_j) / (\lambda_i - \lambda_j)
 
-    Options as in :func:`matrix_function`.
+    Options and the meaning of L: see :func:`matrix_function`.
 
     Returns:
         ``(..., n, n)``.
@@ -198,7 +201,7 @@ def expm(
 
     .. math:: L_{ij} = (e^{\lambda_i} - e^{\lambda_j}) / (\lambda_i - \lambda_j)
 
-    Options as in :func:`matrix_function`. For matrices that are not symmetric use
+    Options and the meaning of L: see :func:`matrix_function`. For matrices that are not symmetric use
     :func:`torch.linalg.matrix_exp`.
 
     Returns:

@@ -199,12 +199,10 @@ class DataSettings:
 class HybridSchedule:
     """The epochs of a hybrid training.
 
-        the first ``switch_epoch``        the start method
-        the next ``warmup_epochs``        the final method at the old learning rate: the warm-up
-        all others                        the final method at the decayed rate
-
-    The decay that ends the warm-up is the last one of the learning-rate schedule. The paper warms up for
-    one epoch with AlexNet and for two with ResNets.
+    The start method for ``switch_epoch`` epochs, then the final method: for ``warmup_epochs`` at the old
+    learning rate, which is the warm-up, and for all others at the decayed rate. The decay that ends the
+    warm-up is the last one of the learning-rate schedule. The paper warms up for one epoch with AlexNet and
+    for two with ResNets.
 
     Args:
         switch_epoch: epochs before the switch to the final method.
