@@ -80,7 +80,7 @@ def matrix_function(
     r""":math:`f(A) = U f(\Lambda) U^T` for symmetric ``A``, with its exact gradient.
 
     Its derivative along ``E`` is :math:`U (L \circ U^T E U) U^T` with divided differences,
-    :math:`L_{ij} = (f(\lambda_i) - f(\lambda_j)) / (\lambda_i - \lambda_j)`, or :math:`f'(\lambda_i)` at a tie.
+    :math:`L_{ij} = (f(\lambda_i) - f(\lambda_j)) / (\lambda_i - \lambda_j)`; at ties :math:`f'(\lambda_i)`.
 
     Args:
         A: symmetric or complex Hermitian matrices ``(..., n, n)`` of single or double precision.
