@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from rootpool.cli import run
-from rootpool.cli.commands import Command, add_commands
+from rootpool.cli.commands import Add, Command, add_commands
 
 __all__ = ["COMMANDS", "main"]
 
@@ -16,9 +16,8 @@ AGAIN = "; run the same command again to continue"
 BIRDS = "CUB-200-2011, for heads on frozen features"
 
 
-def _shared_arguments(parser: argparse.ArgumentParser, name: str, seeds: int) -> None:
+def _shared_arguments(add: Add, name: str, seeds: int) -> None:
     """What all studies share: they train by recipes and write a page."""
-    add = parser.add_argument
     add("--list", action="store_true", dest="show", help="list the entries and stop")
     add("--output", default=f"runs/{name}", metavar="FOLDER", help="default: %(default)s")
     add(
@@ -31,14 +30,13 @@ def _shared_arguments(parser: argparse.ArgumentParser, name: str, seeds: int) ->
     add("--markdown", metavar="FILE", help="Markdown report (default: OUTPUT/report.md)")
 
 
-def _count(parser: argparse.ArgumentParser, name: str, default: int | None, what: str) -> None:
+def _count(add: Add, name: str, default: int | None, what: str) -> None:
     shown = what if default is None else f"{what} (default: %(default)s)"
-    parser.add_argument(name, type=int, default=default, metavar="N", help=shown)
+    add(name, type=int, default=default, metavar="N", help=shown)
 
 
-def _paper_arguments(parser: argparse.ArgumentParser) -> None:
-    _shared_arguments(parser, "paper", seeds=3)
-    add = parser.add_argument
+def _paper_arguments(add: Add) -> None:
+    _shared_arguments(add, "paper", seeds=3)
     add("entries", nargs="*", metavar="ENTRY", help="such as table:speed or theory; default: all")
     add("--data", metavar="PATH", help="train on these images instead of the embedded ones")
     add(
@@ -49,42 +47,39 @@ def _paper_arguments(parser: argparse.ArgumentParser) -> None:
     add("--weights", metavar="RUN", help=f"to start from (fine-tuning): {RUN}")
 
 
-def _approximation_arguments(parser: argparse.ArgumentParser) -> None:
-    _shared_arguments(parser, "approximation", seeds=5)
-    add = parser.add_argument
+def _approximation_arguments(add: Add) -> None:
+    _shared_arguments(add, "approximation", seeds=5)
     add("entries", nargs="*", metavar="ENTRY", help="such as why:halves; default: all")
     add("--data", metavar="PATH", help="train a third network on these images, such as CIFAR-10")
     add("--birds", metavar="FOLDER", help=BIRDS)
     decided = "of the main comparison"
-    _count(parser, "--deciding-seeds", None, f"seeds {decided} (default: --seeds)")
-    _count(parser, "--large-seeds", 3, "repetitions with --data and --birds")
-    _count(parser, "--large-deciding-seeds", None, f"the same, {decided} (default: --large-seeds)")
+    _count(add, "--deciding-seeds", None, f"seeds {decided} (default: --seeds)")
+    _count(add, "--large-seeds", 3, "repetitions with --data and --birds")
+    _count(add, "--large-deciding-seeds", None, f"the same, {decided} (default: --large-seeds)")
 
 
-def _law_arguments(parser: argparse.ArgumentParser) -> None:
-    _shared_arguments(parser, "law", seeds=5)
+def _law_arguments(add: Add) -> None:
+    _shared_arguments(add, "law", seeds=5)
     text = "write the page of these numbers again, and run nothing"
-    parser.add_argument("--record", metavar="FOLDER", help=text)
+    add("--record", metavar="FOLDER", help=text)
 
 
-def _cifar_arguments(parser: argparse.ArgumentParser) -> None:
-    _shared_arguments(parser, "cifar", seeds=3)
-    parser.add_argument("--data", metavar="PATH", help="CIFAR-10 in its official layout")
+def _cifar_arguments(add: Add) -> None:
+    _shared_arguments(add, "cifar", seeds=3)
+    add("--data", metavar="PATH", help="CIFAR-10 in its official layout")
 
 
-def _followups_arguments(parser: argparse.ArgumentParser) -> None:
-    _shared_arguments(parser, "followups", seeds=5)
-    add = parser.add_argument
+def _followups_arguments(add: Add) -> None:
+    _shared_arguments(add, "followups", seeds=5)
     places = "small, birds, few-shot (default: all, or without --birds the first)"
     add("parts", nargs="*", metavar="PART", help=places)
     add("--birds", metavar="FOLDER", help=f"{BIRDS} and episodes of few shots")
-    _count(parser, "--bird-seeds", 5, "repetitions of every head")
-    _count(parser, "--episodes", 2000, "of few shots")
+    _count(add, "--bird-seeds", 5, "repetitions of every head")
+    _count(add, "--episodes", 2000, "of few shots")
 
 
-def _birds_arguments(parser: argparse.ArgumentParser) -> None:
-    _shared_arguments(parser, "birds", seeds=5)
-    add = parser.add_argument
+def _birds_arguments(add: Add) -> None:
+    _shared_arguments(add, "birds", seeds=5)
     layouts = "CUB-200-2011 as its authors lay it out, or a folder with train/ and test/"
     add(
         "--data", metavar="FOLDER", default="CUB_200_2011", help=f"{layouts} (default: %(default)s)"
@@ -143,8 +138,9 @@ COMMANDS = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a study and return its exit code."""
-    parser = argparse.ArgumentParser(prog="python -m studies", description=__doc__)
-    add_commands(parser, COMMANDS)
+    about = "Run a study from a clone; the same command again continues."
+    parser = argparse.ArgumentParser(prog="python -m studies", description=about)
+    add_commands(parser, commands=COMMANDS)
     return run(parser, arguments)
 
 

@@ -35,27 +35,22 @@ def write_atomically(path: str | Path, content: str | bytes | Callable[[BinaryIO
             with open(part, "wb") as file:
                 if callable(content):
                     content(file)
+                elif isinstance(content, str):
+                    file.write(content.encode(errors="replace"))
                 else:
-                    file.write(
-                        content.encode(errors="replace") if isinstance(content, str) else content
-                    )
+                    file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
             part.replace(path)
-            _sync_folder(path.parent)
+            if hasattr(os, "O_DIRECTORY"):  # let the new name be on the disk as well
+                folder = os.open(path.parent, os.O_DIRECTORY)
+                try:
+                    os.fsync(folder)
+                finally:
+                    os.close(folder)
         finally:
             part.unlink(missing_ok=True)
     return path
-
-
-def _sync_folder(folder: Path) -> None:
-    """Let the new name be on the disk, too; where a folder can be opened at all."""
-    if hasattr(os, "O_DIRECTORY"):
-        descriptor = os.open(folder, os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 @contextmanager

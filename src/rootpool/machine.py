@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import platform
+import re
+import sys
+from pathlib import Path
 
 import torch
 
@@ -29,9 +32,7 @@ def machine(device: str | torch.device = "cpu") -> dict[str, str | int | None]:
 
 def usable_cores() -> int:
     """Cores that this process may use, which can be fewer than the machine has."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
 def _device_name(device: torch.device) -> str:
@@ -39,11 +40,6 @@ def _device_name(device: torch.device) -> str:
         return torch.cuda.get_device_name(device)
     if device.type != "cpu":
         return device.type
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as lines:
-            names = (
-                line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")
-            )
-            return next(names, "") or platform.machine()
-    except OSError:
-        return platform.processor() or platform.machine()
+    cpu = Path("/proc/cpuinfo")
+    known = re.search(r"model name\s*: (.+)", cpu.read_text("utf-8") if cpu.is_file() else "")
+    return known[1] if known else platform.processor() or platform.machine()

@@ -46,5 +46,7 @@ def test_light_commands_import_neither_torch_nor_lightning():
         (["predict", "nowhere.ckpt", "cat.jpg"], 1, "there is no checkpoint nowhere.ckpt"),
         (["predict", "run", "cat.jpg", "--top=0"], 2, "must be a positive integer, got 0"),
         (["demo", "--seeds=0"], 2, "must be a positive integer, got 0"),
+        (["export", "run", "--output=a.tflite"], 2, "must end in .onnx or .pt2, got a.tflite"),
+        (["report", "run", "--output=a.pdf"], 2, "must end in .html or .md, got a.pdf"),
     ]
     run_without({*LIGHTNING, "torch", "numpy", "matplotlib"}, cases)

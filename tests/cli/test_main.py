@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rootpool.cli import main
-from rootpool.cli.commands import COMMANDS
+from rootpool.cli.commands import COMMANDS, EXPLORE
 
 
 @pytest.fixture
@@ -21,8 +21,8 @@ def doctor_raises(monkeypatch):
             raise error
 
         monkeypatch.setattr("rootpool.cli.doctor.doctor", doctor)
-        command = replace(COMMANDS["doctor"], when_stopped="; try again")
-        monkeypatch.setitem(COMMANDS, "doctor", command)
+        command = replace(EXPLORE["doctor"], when_stopped="; try again")
+        monkeypatch.setitem(EXPLORE, "doctor", command)
 
     return install
 

@@ -201,7 +201,6 @@ def test_mistakes_around_a_run(colours, tmp_path, capsys):
         (["evaluate", tmp_path / "file.ckpt"], "is not a checkpoint of rootpool train"),
         (["evaluate", tmp_path], f"there is no checkpoint in {tmp_path}"),
         (["evaluate", net, "--output", colours / "start.pt"], "is a file, not a folder"),
-        (["export", net, "--output", "model.tflite"], "must end in .onnx or .pt2"),
         (["export", tmp_path / "nothing"], "there is no checkpoint"),
         (["predict", net, tmp_path / "x.jpg"], "there is no image or folder"),
         (["predict", net, tmp_path / "empty"], "there are no images in"),

@@ -118,7 +118,7 @@ def test_the_command_writes_html_or_markdown(tmp_path, capsys):
     assert str(tmp_path / "r.md") in capsys.readouterr().out
 
 
-def test_errors_say_which_folder_is_not_a_run(tmp_path, capsys):
+def test_errors_say_which_folder_is_not_a_run(tmp_path):
     make_run(tmp_path / "runs" / "mine", [40.0])
     for name, file, content in (
         ("unfinished", "history.csv", None),
@@ -136,5 +136,3 @@ def test_errors_say_which_folder_is_not_a_run(tmp_path, capsys):
     }.items():
         with pytest.raises(ValueError, match=message):
             runs_page([tmp_path / folder])
-    assert cli.main(["report", "a run", "--output", "report.pdf"]) == 1
-    assert "--output must end in .html or .md" in capsys.readouterr().err

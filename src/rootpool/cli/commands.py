@@ -7,13 +7,14 @@ import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeAlias
 
 import rootpool
 
-__all__ = ["COMMANDS", "Command", "add_commands", "build_parser"]
+__all__ = ["COMMANDS", "EXPLORE", "USE", "Add", "Command", "add_commands", "build_parser"]
 
 RUN = "the folder of a run (its best.ckpt), or a checkpoint"
+Add: TypeAlias = Callable[..., object]  # ``add_argument`` of a parser
 
 
 @dataclass(frozen=True)
@@ -22,28 +23,15 @@ class Command:
 
     summary: str
     examples: str
-    arguments: Callable[[argparse.ArgumentParser], None] | None
+    arguments: Callable[[Add], None] | None
     function: str  # "module:name"; called with the arguments by name, it returns the exit code
     when_stopped: str = ""  # said at Ctrl-C: how to continue
-    group: str = "commands"  # the heading above it in the help
-
-    def fill(self, parser: argparse.ArgumentParser) -> None:
-        """Add the arguments of this command to its parser."""
-        if self.arguments is not None:
-            self.arguments(parser)
-        parser.add_argument(
-            "--traceback", action="store_true", help="show where an error came from"
-        )
-        parser.set_defaults(command=self)
 
     def run(self, arguments: dict[str, Any]) -> int:
         """Import the function and call it."""
         module, _, name = self.function.partition(":")
         code: int = getattr(import_module(module), name)(**arguments)
         return code
-
-
-# --------------------------------------------------------------------------------------------------
 
 
 def _positive(text: str) -> int:
@@ -53,39 +41,37 @@ def _positive(text: str) -> int:
     return int(text)
 
 
-def _doctor_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--bench",
-        action="store_true",
-        help="instead measure speed and accuracy of pooling on this device, as a table (a minute)",
-    )
+def _name_in(*suffixes: str) -> Callable[[str], str]:
+    """The name of a file of a known kind, so that another one is refused before the work."""
+
+    def checked(text: str) -> str:
+        if not text.endswith(suffixes):
+            raise argparse.ArgumentTypeError(f"must end in {' or '.join(suffixes)}, got {text}")
+        return text
+
+    return checked
 
 
-def _train_arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add(
-        "recipe",
-        nargs="?",
-        metavar="RECIPE",
-        help="a name from 'rootpool recipes', or your own file.yaml; not needed with --resume --output",
-    )
-    add(
-        "--method",
-        metavar="METHOD",
-        help="pooling method (default: exact); gap for average pooling",
-    )
+def _doctor_arguments(add: Add) -> None:
+    table = "a table of speed and accuracy of pooling on this device instead (a minute)"
+    add("--bench", action="store_true", help=table)
+
+
+def _train_arguments(add: Add) -> None:
+    recipe = "a name from 'rootpool recipes', or your own file.yaml"
+    add("recipe", nargs="?", metavar="RECIPE", help=recipe)
+    add("--method", help="pooling method (default: exact); gap for average pooling")
     add("--hybrid", action="store_true", help="train with isqrt-cov first, and switch near the end")
     add("--data", metavar="PATH", help="the images; patches and patches-norm need none")
     add("--weights", metavar="RUN", help=f"weights to start from (fine-tuning): {RUN}")
     add("--output", metavar="FOLDER", help="default: runs/RECIPE-METHOD")
-    add("--resume", action="store_true", help="continue from last.ckpt in the output folder")
+    add("--resume", action="store_true", help="continue the run in --output, which needs no RECIPE")
     add("--on-bad-image", choices=["raise", "skip"], help="an unreadable image (default: raise)")
     add("--show", action="store_true", help="print the effective configuration and stop")
     add("overrides", nargs="*", metavar="key=value", help="such as trainer.max_epochs=3")
 
 
-def _evaluate_arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
+def _evaluate_arguments(add: Add) -> None:
     add("checkpoint", metavar="RUN", help=RUN)
     add("--data", metavar="PATH", help="a data set, or class folders (default: the run's data)")
     add("--output", metavar="FOLDER", help="write a page, tables and the confusion matrix there")
@@ -93,8 +79,7 @@ def _evaluate_arguments(parser: argparse.ArgumentParser) -> None:
     add("--mirrored", action="store_true", help="average over each image and its flip")
 
 
-def _predict_arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
+def _predict_arguments(add: Add) -> None:
     add("checkpoint", metavar="RUN", help=RUN)
     add("images", nargs="+", metavar="IMAGE", help="a picture, or a folder of pictures")
     add("--csv", dest="table", metavar="FILE", help="write a line per image there")
@@ -102,36 +87,29 @@ def _predict_arguments(parser: argparse.ArgumentParser) -> None:
     add("--on-bad-image", choices=["raise", "skip"], default="raise", help="default: %(default)s")
 
 
-def _export_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("checkpoint", metavar="RUN", help=RUN)
+def _export_arguments(add: Add) -> None:
+    add("checkpoint", metavar="RUN", help=RUN)
     files = "name.onnx, or name.pt2 for torch.export (default: model.onnx in the folder of the run)"
-    parser.add_argument("--output", metavar="FILE", help=files)
+    add("--output", metavar="FILE", type=_name_in(".onnx", ".pt2"), help=files)
 
 
-def _demo_arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
+def _demo_arguments(add: Add) -> None:
     add("--output", default="runs/demo", metavar="FOLDER", help="default: %(default)s")
     add("--runs", metavar="FOLDER", help="where to keep the runs (default: OUTPUT/runs)")
-    add(
-        "--seeds", type=_positive, default=1, metavar="N", help="repetitions (default: %(default)s)"
-    )
+    add("--seeds", type=_positive, default=1, metavar="N", help="repetitions (default: 1)")
     add("--workers", type=_positive, metavar="N", help="runs at a time (default: one per core)")
     add("--markdown", metavar="FILE", help="the page as Markdown (default: OUTPUT/report.md)")
 
 
-def _report_arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
+def _report_arguments(add: Add) -> None:
     add("runs", nargs="+", metavar="RUN", help="a folder; the others are compared with the first")
     files = "a name that ends in .html or .md (default: %(default)s)"
-    add("--output", default="report.html", metavar="FILE", help=files)
-    add(
-        "--title",
-        default="Report of training runs",
-        help="title of the page (default: %(default)s)",
-    )
+    kind = _name_in(".html", ".md")
+    add("--output", default="report.html", metavar="FILE", type=kind, help=files)
+    add("--title", default="Report of training runs", help="of the page (default: %(default)s)")
 
 
-COMMANDS = {
+USE = {
     "train": Command(
         "train a network by one of the paper's recipes, or by your own",
         "rootpool train patches\n"
@@ -142,7 +120,6 @@ COMMANDS = {
         _train_arguments,
         "rootpool.cli.training:train",
         "; continue from the last checkpoint with --resume",
-        group="use",
     ),
     "evaluate": Command(
         "measure the errors of a trained network, on its data or on yours",
@@ -150,7 +127,6 @@ COMMANDS = {
         "rootpool evaluate runs/birds-exact --data holiday-photos --output evaluation",
         _evaluate_arguments,
         "rootpool.cli.trained:evaluate",
-        group="use",
     ),
     "predict": Command(
         "print the five most probable classes of each image",
@@ -158,14 +134,12 @@ COMMANDS = {
         "rootpool predict runs/birds-exact holiday-photos --csv birds.csv",
         _predict_arguments,
         "rootpool.cli.trained:predict",
-        group="use",
     ),
     "export": Command(
         "write a trained network as ONNX or torch.export, and check it",
         "rootpool export runs/birds-exact\nrootpool export runs/birds-exact --output birds.pt2",
         _export_arguments,
         "rootpool.cli.trained:export",
-        group="use",
     ),
     "report": Command(
         "compare training runs on one page: errors, curves, settings",
@@ -173,21 +147,20 @@ COMMANDS = {
         "rootpool report runs/exact-* runs/gap-* --output report.md",
         _report_arguments,
         "rootpool.report.run_report:report",
-        group="use",
     ),
+}
+EXPLORE = {
     "recipes": Command(
         "list the recipes, with their data, time and hardware",
         "rootpool recipes",
         None,
         "rootpool.cli.training:recipes",
-        group="explore",
     ),
     "doctor": Command(
         "print versions and devices and check the numerics: for bug reports",
         "rootpool doctor\nrootpool doctor --bench",
         _doctor_arguments,
         "rootpool.cli.doctor:doctor",
-        group="explore",
     ),
     "demo": Command(
         "show what fails and what helps, on embedded photographs (about four minutes)",
@@ -195,7 +168,6 @@ COMMANDS = {
         _demo_arguments,
         "rootpool.train.demo:demo",
         "; run the same command again to continue",
-        group="explore",
     ),
     "completion": Command(
         "print a script that lets bash or zsh complete commands, options and names",
@@ -203,10 +175,9 @@ COMMANDS = {
         "rootpool completion > ~/.rootpool   # zsh: source it after bashcompinit",
         None,
         "rootpool.cli.completion:completion",
-        group="explore",
     ),
 }
-
+COMMANDS = USE | EXPLORE
 
 EPILOG = """\
 examples:
@@ -240,33 +211,33 @@ def build_parser() -> argparse.ArgumentParser:
     )
     version = f"rootpool {rootpool.__version__}"
     parser.add_argument("-V", "--version", action="version", version=version)
-    add_commands(parser, COMMANDS)
+    add_commands(parser, use=USE, explore=EXPLORE)
     return parser
 
 
-def add_commands(parser: argparse.ArgumentParser, table: Mapping[str, Command]) -> None:
-    """Add a subparser for every command of a table, and list them by group."""
+def add_commands(parser: argparse.ArgumentParser, **groups: Mapping[str, Command]) -> None:
+    """Add a subparser for every command, and list them in the help under the headings of their groups."""
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True, help=argparse.SUPPRESS)
-    for name, command in table.items():
-        subparser = subparsers.add_parser(
-            name,
-            description=command.summary[0].upper() + command.summary[1:] + ".",
-            epilog="examples:\n" + "".join(f"  {line}\n" for line in command.examples.split("\n")),
-            formatter_class=_Formatter,
-        )
-        command.fill(subparser)
-    parser.description = f"{parser.description}\n\n{_listed(table)}"
+    known: dict[str, Command] = {}
+    for heading, table in groups.items():
+        parser.description = f"{parser.description}\n\n{heading}:"
+        for name, command in table.items():
+            known[name] = command
+            parser.description += "\n" + textwrap.fill(
+                command.summary, 79, initial_indent=f"  {name:<14} ", subsequent_indent=" " * 17
+            )
+            subparser = subparsers.add_parser(
+                name,
+                description=command.summary[0].upper() + command.summary[1:] + ".",
+                epilog="examples:\n  " + command.examples.replace("\n", "\n  "),
+                formatter_class=_Formatter,
+            )
+            if command.arguments is not None:
+                command.arguments(subparser.add_argument)
+            subparser.add_argument(
+                "--traceback", action="store_true", help="show where an error came from"
+            )
+            subparser.set_defaults(command=command)
     parser.usage = "%(prog)s COMMAND ..."
     parser.formatter_class = _Formatter
-    parser.set_defaults(commands=table)
-
-
-def _listed(table: Mapping[str, Command]) -> str:
-    """Names and summaries of the commands, under the headings of their groups."""
-    groups: dict[str, list[str]] = {}
-    for name, command in table.items():
-        line = textwrap.fill(
-            command.summary, 79, initial_indent=f"  {name:<14} ", subsequent_indent=" " * 17
-        )
-        groups.setdefault(command.group, []).append(line)
-    return "\n\n".join("\n".join([f"{group}:", *lines]) for group, lines in groups.items())
+    parser.set_defaults(commands=known)

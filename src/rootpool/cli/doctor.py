@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable
 from importlib import metadata
 from itertools import zip_longest
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,7 +24,8 @@ from rootpool.nn import covariance_pool
 
 __all__ = ["doctor"]
 
-EXTRAS = ("models", "train", "birds")  # those for users, not for developers
+# A package of an extra for users, not for developers.
+EXTRA = re.compile(r"""([\w.-]+).*; extra == ['"](models|train|birds)['"]""")
 # Threads, devices, and what makes a CPU compute as another one would.
 VARIABLES = (
     *("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "CUDA_VISIBLE_DEVICES"),
@@ -47,35 +47,46 @@ def doctor(bench: bool = False) -> int:
 
         print(*table(devices()[-1]), sep="\n")
         return 0
-    print(*_describe(environment()), "", "numerics: error <= tolerance", sep="\n")
-    started, failed, checks = time.perf_counter(), 0, 0
+    for name, facts in environment().items():
+        texts = [text for fact in facts for text in textwrap.wrap(fact, 64, subsequent_indent="  ")]
+        for label, text in zip_longest([name], texts, fillvalue=""):
+            print(f"{label:<14}  {text}")
+    print("\nnumerics: error <= tolerance")
+    started, outcomes = time.perf_counter(), []
     for device in filter(_has_float64, devices()):
         for about, (allowed, measure) in CHECKS.items():
-            passed, told = _outcome(measure, allowed, device)
+            try:
+                error = measure(device)
+                passed = error <= allowed  # what is not a number is not
+                told = f"{error:.1g} {'<=' if passed else 'not <='} {allowed:.1g}"
+            except Exception as raised:  # a failure like any other
+                passed, told = False, f"{type(raised).__name__}: {' '.join(str(raised).split())}"
             where = about if device.type == "cpu" else f"{about} ({device})"
             print(f"  {'pass' if passed else 'FAIL'}  {where:<50}  {told}")
-            failed, checks = failed + (not passed), checks + 1
-    seconds = time.perf_counter() - started
-    if failed:
-        print(f"\n{failed} of {checks} checks FAILED: please report it, with all of the above")
+            outcomes.append(passed)
+    if not all(outcomes):
+        failed = f"{outcomes.count(False)} of {len(outcomes)} checks FAILED"
+        print(f"\n{failed}: please report it, with all of the above")
         return 1
-    print(f"\nall {checks} checks of the numerics passed in {seconds:.1f} s")
+    seconds = time.perf_counter() - started
+    print(f"\nall {len(outcomes)} checks of the numerics passed in {seconds:.1f} s")
     return 0
 
 
-def environment() -> dict[str, Any]:
-    """Versions, settings and hardware."""
+def environment() -> dict[str, list[str]]:
+    """Versions, settings and hardware; lines by name."""
     here = machine()
+    cores = f"{here['cores']} cores ({torch.get_num_interop_threads()} interop)"
+    variables = [f"{name}={os.environ[name]}" for name in VARIABLES if name in os.environ]
     return {
-        "rootpool": rootpool.__version__,
-        "python": f"{here['python']} on {here['system']}",
-        "torch": here["torch"],
+        "rootpool": [rootpool.__version__],
+        "python": [f"{here['python']} on {here['system']}"],
+        "torch": [str(here["torch"])],
         "packages": packages(),
-        "threads": f"{here['threads']} on {here['cores']} cores ({torch.get_num_interop_threads()} interop)",
-        "variables": {name: os.environ[name] for name in VARIABLES if name in os.environ}
-        or "none that matter here are set",
+        "threads": [f"{here['threads']} on {cores}"],
+        "variables": variables or ["none that matter here are set"],
         "linear algebra": ALGEBRA.findall(torch.__config__.show()),
-        "instructions": torch.backends.cpu.get_cpu_capability(),
+        "instructions": [torch.backends.cpu.get_cpu_capability()],
         "devices": [
             f"{device}: {machine(device)['device']}"
             + ("" if _has_float64(device) else " (no float64, so not checked below)")
@@ -99,55 +110,24 @@ def _has_float64(device: torch.device) -> bool:
         return False
 
 
-def packages() -> dict[str, str]:
-    """The packages of our extras: their versions, or how to install them."""
+def packages() -> list[str]:
+    """The packages of the extras for users: their versions, or how to install them."""
     try:
         requirements = metadata.requires("rootpool") or []
     except metadata.PackageNotFoundError:
-        return {"rootpool": "runs from its source tree, not installed"}
+        return ["rootpool runs from its source tree, not installed"]
     found: dict[str, str] = {}
-    for extra in EXTRAS:
-        ending = re.compile(rf"""([\w.-]+).*; extra == ['"]{extra}['"]""")
-        for name in (match[1] for text in requirements if (match := ending.fullmatch(text))):
-            found.setdefault(name, _version(name, extra))
-    return found
-
-
-def _version(name: str, extra: str) -> str:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return f"not installed; pip install 'rootpool[{extra}]'"
-
-
-def _describe(about: dict[str, Any]) -> list[str]:
-    """Names on the left, facts on the right, one per line, in 80 columns."""
-    lines = []
-    for name, value in about.items():
-        if isinstance(value, dict):
-            value = [f"{key:<20}  {text}" for key, text in value.items()]
-        facts = value if isinstance(value, list) else [value]
-        texts = [text for fact in facts for text in textwrap.wrap(fact, 64, subsequent_indent="  ")]
-        lines += [
-            f"{label:<14}  {text}" for label, text in zip_longest([name], texts, fillvalue="")
-        ]
-    return lines
+    for match in filter(None, map(EXTRA.fullmatch, requirements)):
+        name, extra = match.groups()
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = f"not installed; pip install 'rootpool[{extra}]'"
+    return [f"{name:<20}  {version}" for name, version in sorted(found.items())]
 
 
 # --------------------------------------------------------------------------------------------------
 # Checks
-
-
-def _outcome(
-    measure: Callable[[torch.device], float], allowed: float, device: torch.device
-) -> tuple[bool, str]:
-    """Whether a check passes on a device, and its error; an exception is a failure like any other."""
-    try:
-        error = measure(device)
-    except Exception as raised:
-        return False, f"{type(raised).__name__}: {' '.join(str(raised).split())}"
-    passed = error <= allowed  # what is not a number is not
-    return passed, f"{error:.1g} {'<=' if passed else 'not <='} {allowed:.1g}"
 
 
 def _largest(*differences: Tensor) -> float:
@@ -165,22 +145,12 @@ def _root_at_a_tie(device: torch.device) -> float:
 
 
 def _rank_deficient(device: torch.device) -> float:
-    """Covariances of 4 positions in 6 channels: Q Q = P, and the gradient as a difference of values."""
+    """Covariances of 4 positions in 6 channels: Q Q = P; torch raises if the gradient is wrong."""
     generator = torch.Generator().manual_seed(0)
-    shape = (3, 2, 6, 4)
-    X, D, G = torch.randn(shape, dtype=torch.float64, generator=generator).to(device)
-    G = G @ G.mT
-
-    def loss(X: Tensor) -> Tensor:
-        return (G * covariance_pool(X, output="matrix")).sum()
-
+    X = torch.randn(3, 6, 4, dtype=torch.float64, generator=generator).to(device)
     Q, A = covariance_pool(X, output="matrix"), X - X.mean(-1, keepdim=True)
-    (gradient,) = torch.autograd.grad(loss(X.requires_grad_()), X)
-    step = 3e-4  # the difference is right to step^4, and round-off to 1e-16 / step
-    with torch.no_grad():
-        near, far = (loss(X + h * D) - loss(X - h * D) for h in (step, 2 * step))
-    slope = (8 * near - far) / (12 * step)
-    return _largest(Q @ Q - A @ A.mT / X.shape[-1], (gradient * D).sum() - slope)
+    torch.autograd.gradcheck(covariance_pool, X.requires_grad_(), eps=1e-5, atol=1e-8, rtol=0)
+    return _largest(Q @ Q - A @ A.mT / X.shape[-1])
 
 
 def _dead_channels(device: torch.device) -> float:

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from rootpool.files import write_atomically
 from rootpool.train import SettingsError
-
-if TYPE_CHECKING:
-    from rootpool.train.evaluation import Evaluation
 
 __all__ = ["evaluate", "export", "predict"]
 
@@ -31,27 +27,22 @@ def evaluate(
     if output is not None and os.path.isfile(output):  # said before the work, not after it
         raise SettingsError(f"{output} is a file, not a folder; choose another --output")
 
+    from rootpool.report import write_records
     from rootpool.train.evaluation import evaluate as measure
     from rootpool.train.evaluation import load_run
     from rootpool.train.evaluation_page import evaluation_page
     from rootpool.train.trainer import quiet_lightning
 
-    run = load_run(checkpoint)
-    found = measure(
-        run,
-        data,
-        mirrored=mirrored,
-        on_bad_image=on_bad_image,
-        enable_progress_bar=sys.stdout.isatty(),
-    )
+    run, bar = load_run(checkpoint), {"enable_progress_bar": sys.stdout.isatty()}
+    found = measure(run, data, mirrored=mirrored, on_bad_image=on_bad_image, **bar)
     metrics = found.metrics
     errors = {name: f"{error:.2f} %" for name, error in found.errors.items()}
     total = {"samples": str(metrics["samples"]), **errors, "loss": f"{metrics['val_loss']:.4f}"}
     seen = ", with mirror images" * mirrored
     _print_table(f"{run.checkpoint} after epoch {run.epoch + 1}{seen}", [total])
-    rows = found.by_class()
+    classes = found.by_class()
     _print_table(
-        f"the {WORST} worst of {len(rows)} classes" if len(rows) > WORST else "",
+        f"the {WORST} worst of {len(classes)} classes" if len(classes) > WORST else "",
         [
             {
                 "class": row["class"],
@@ -59,14 +50,19 @@ def evaluate(
                 "error": f"{row['error']:.1f} %",
                 "taken for": row["confused_with"],
             }
-            for row in rows[:WORST]
+            for row in classes[:WORST]
         ],
     )
     if output is not None:
+        folder, taken_for = Path(output), zip(found.classes, found.confusion, strict=True)
+        counts = [
+            {"true class": c, **dict(zip(found.classes, n, strict=True))} for c, n in taken_for
+        ]
+        write_records(classes, folder / "classes.csv")
+        write_records(counts, folder / "confusion.csv")
         with quiet_lightning():  # also about fonts that lack the names of classes
-            _write_evaluation(found, Path(output))
-            page = evaluation_page(run, found).write(Path(output) / "index.html")
-        print(f"Look at {page.resolve().as_uri()}")
+            page = evaluation_page(run, found).write(folder / "index.html")
+        print(f"{folder}: classes.csv, confusion.csv\nLook at {page.resolve().as_uri()}")
     return 0
 
 
@@ -87,17 +83,6 @@ def _print_table(title: str, rows: Sequence[Mapping[str, str]], *, header: bool 
     Console().print(table)
 
 
-def _write_evaluation(found: Evaluation, folder: Path) -> None:
-    from rootpool.report.records import write_records
-
-    write_records(found.by_class(), folder / "classes.csv")
-    counts = [dict(zip(found.classes, row, strict=True)) for row in found.confusion]
-    names = [{"true class": name} for name in found.classes]
-    both = zip(names, counts, strict=True)
-    write_records([name | row for name, row in both], folder / "confusion.csv")
-    print(f"{folder}: classes.csv, confusion.csv")
-
-
 def predict(
     checkpoint: str,
     images: Sequence[str],
@@ -108,44 +93,31 @@ def predict(
 ) -> int:
     """Print the most probable classes of images, or write them to a CSV file."""
     _check_exists(checkpoint)
+    from rootpool.report.records import to_csv
     from rootpool.train.evaluation import find_images, load_run, predictions
 
-    run = load_run(checkpoint)
-    found = predictions(run, find_images(images), count, on_bad_image=on_bad_image)
-    if table is None:
-        _print(found)
-    else:
-        _write(found, table)
-    return 0
-
-
-def _print(found: Iterable[tuple[Any, Any]]) -> None:
-    for image, classes in found:
-        print(_printable(str(image)))  # above: a title is wrapped to its table
-        if isinstance(classes, Exception):
-            print(f"  left out: {classes}")
-            continue
-        rows = [{"class": name, "share": f"{100 * share:.1f} %"} for name, share in classes]
-        _print_table("", rows, header=False)
-
-
-def _write(found: Iterable[tuple[Any, Any]], path: str) -> None:
-    """One line per image: file, then class and probability of each guess, the most probable first."""
-    from rootpool.report.records import to_csv
-
     rows, bad = [], 0
-    for image, classes in found:
-        if isinstance(classes, Exception):
-            print(f"rootpool: left out: {classes}", file=sys.stderr)
+    for image, found in predictions(
+        load_run(checkpoint), find_images(images), count, on_bad_image=on_bad_image
+    ):
+        if table is None:
+            print(_printable(str(image)))  # above: a title is wrapped to its table
+        if isinstance(found, Exception):
+            print(f"  left out: {found}", file=sys.stderr if table else sys.stdout)
             bad += 1
-            continue
-        row = {"image": str(image)}
-        for k, (name, share) in enumerate(classes, 1):
-            row |= {f"class_{k}": name, f"share_{k}": f"{share:.6f}"}
-        rows.append(row)
-    # The names of files keep their bytes, whatever the encoding.
-    write_atomically(path, to_csv(rows).encode("utf-8", "surrogateescape"))
-    print(f"{path}: {len(rows)} images" + (f", {bad} left out" if bad else ""))
+        elif table is None:
+            shares = [{"class": name, "share": f"{100 * share:.1f} %"} for name, share in found]
+            _print_table("", shares, header=False)
+        else:
+            row = {"image": str(image)}
+            for k, (name, share) in enumerate(found, 1):
+                row |= {f"class_{k}": name, f"share_{k}": f"{share:.6f}"}
+            rows.append(row)
+    if table is not None:
+        # The names of files keep their bytes, whatever the encoding.
+        write_atomically(table, to_csv(rows).encode("utf-8", "surrogateescape"))
+        print(f"{table}: {len(rows)} images" + (f", {bad} left out" if bad else ""))
+    return 0
 
 
 def export(checkpoint: str, output: str | None) -> int:

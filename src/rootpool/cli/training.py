@@ -103,37 +103,29 @@ def _announce(run: Run, checkpoint: Path | None) -> None:
     size = " x ".join(map(str, run.map_shape[1:]))
     print(
         f"{options['backbone']} with {options['method']}: {weights / 1e6:.2f} million weights, "
-        f"{run.map_shape[0]} channels at {size} positions; "
+        f"{run.map_shape[0]} channels at {size} positions\n"
         f"{splits.name}: {len(splits.train)} images for training, {len(splits.val)} for validation, "
-        f"{len(splits.classes)} classes",
+        f"{len(splits.classes)} classes" + f"\ncontinuing from {checkpoint}" * bool(checkpoint),
         flush=True,
     )
     for note in run.notes:
         print(f"rootpool: warning: {note}", file=sys.stderr)
-    if checkpoint is not None:
-        print(f"continuing from {checkpoint}", flush=True)
 
 
 def _report(run: Run, family: str | None) -> None:
     """Say how it ended: the best epoch, the files, and what to do next."""
     from rootpool.report.runs import best_epoch
 
-    history, epochs = run.module.history, run.trainer.max_epochs
-    done = len(history)
+    epochs, done = run.trainer.max_epochs, len(run.module.history)
     if run.stopped_early:
         print(f"stopped early: no lower validation error for {run.settings.patience} epochs")
-    if done:
-        of = f" of {epochs}" if epochs and epochs > 0 else ""
-        print(f"finished {done} epoch{'s' * (done > 1)}{of}")
-    else:
-        print("no epoch was finished")
-    best = best_epoch(history)
-    if best is not None:
-        errors = {"top-1": "val_error", "top-5": "val_error5"}
-        if len(run.data.splits.classes) <= 5:
-            del errors["top-5"]
-        texts = [f"{name} {best[key]:.2f} %" for name, key in errors.items()]
-        print(f"lowest validation error, in epoch {best['epoch'] + 1}: {', '.join(texts)}")
+    of = f" of {epochs}" if epochs and epochs > 0 else ""
+    print(f"finished {done} epoch{'s' * (done > 1)}{of}" if done else "no epoch was finished")
+    if best := best_epoch(run.module.history):
+        many = len(run.data.splits.classes) > 5
+        top5 = f", top-5 {best['val_error5']:.2f} %" if many else ""
+        where = f"lowest validation error, in epoch {best['epoch'] + 1}"
+        print(f"{where}: top-1 {best['val_error']:.2f} %{top5}")
         if family is not None and run.settings.model.method != "gap":
             print(_against_average(run, family))
     files = ("best.ckpt", "last.ckpt", "history.csv", "config.yaml")
@@ -150,9 +142,8 @@ def _against_average(run: Run, family: str) -> str:
     from rootpool.report.runs import best_epoch
 
     twin = run.output.parent / f"{family}-gap"
-    if (twin / "history.csv").is_file() and (
-        best := best_epoch(read_records(twin / "history.csv"))
-    ):
+    known = read_records(twin / "history.csv") if (twin / "history.csv").is_file() else []
+    if best := best_epoch(known):
         return f"with average pooling, in {twin}: {best['val_error']:.2f} %"
     average = families()[family].average
     if average is not None:

@@ -139,7 +139,7 @@ def resolve_method(method: str | Method, **options: Any) -> Method:
             "make_pool(channels, 'gap')"
         )
     if method not in METHODS:
-        raise ValueError(unknown_name("method", method, METHODS, ", ".join(METHODS)))
+        raise ValueError(unknown_name("method", method, METHODS))
     try:
         return METHODS[method](**options)
     except TypeError as error:

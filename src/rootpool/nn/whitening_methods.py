@@ -164,6 +164,5 @@ def resolve_whitening(method: str | WhiteningMethod) -> WhiteningMethod:
             f"got {method!r}"
         )
     if method not in WHITENING_METHODS:
-        names = ", ".join(WHITENING_METHODS)
-        raise ValueError(unknown_name("whitening method", method, WHITENING_METHODS, names))
+        raise ValueError(unknown_name("whitening method", method, WHITENING_METHODS))
     return WHITENING_METHODS[method]()
