@@ -27,15 +27,14 @@ def unknown_name(what: str, name: str, known: Iterable[str], listed: str = "") -
     >>> unknown_name("colour", "mauve", ["red", "green"])
     "unknown colour 'mauve'; known are red, green"
     """
-    known = list(known)
     ends = {each: SEPARATOR.split(each)[-1] for each in known}
     best = difflib.get_close_matches(SEPARATOR.split(name)[-1], set(ends.values()), n=2)
-    near = [each for end in best for each in known if ends[each] == end][:4]
+    near = [each for end in best for each, own in ends.items() if own == end][:4]
     hint = f"; did you mean {', '.join(near)}?" if near else ""
     if listed:
         hint += f" (all of them: {listed})"
     elif not near:
-        hint = f"; known are {some_names(known, most=40)}"
+        hint = f"; known are {some_names([*ends], most=40)}"
         if len(hint) > WIDTH:  # on lines of their own
             hint = "\n" + textwrap.fill(hint[2:], WIDTH, break_on_hyphens=False)
     return f"unknown {what} {name!r}{hint}"

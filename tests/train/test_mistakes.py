@@ -23,6 +23,7 @@ MISTAKES = {
     "data.augment=randaug": "unknown data.augment 'randaug'; did you mean randaugment",
     "data.transform=imagent": "unknown data.transform 'imagent'; did you mean imagenet",
     "data.root=nowhere": "data folder nowhere does not exist; give the folder",
+    "model.optimizer=admw": "unknown model.optimizer 'admw'; did you mean adamw",
     "model.method=foo": "unknown method 'foo'\nknown are exact, [^\n]*\n",
     "model.backbone=vit_tiny_patch16_224 ; model.backbone_options={depth: 1}": "vit_tiny_patch16_224 does "
     "not take images of 3 x 64 x 64 .*made for 3 x 224 x 224",
@@ -39,10 +40,11 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize(("text", "message"), MISTAKES.items(), ids=MISTAKES)
-def test_what_cannot_work_is_said_before_the_training(text, message, photos, tmp_path):
+def test_what_cannot_work_is_said_before_that_the_folder_has_a_run(text, message, photos, tmp_path):
+    (tmp_path / "config.yaml").touch()
     with pytest.raises((ValueError, FileNotFoundError), match=message):
-        prepare(on_photos(photos, text), tmp_path / "run", progress=False)
-    assert not (tmp_path / "run").exists()
+        prepare(on_photos(photos, text), tmp_path, progress=False)
+    assert [path.name for path in tmp_path.iterdir()] == ["config.yaml"]
 
 
 def test_data_of_one_class_and_a_file_in_the_place_of_the_output(photos, tmp_path):

@@ -168,14 +168,7 @@ def prepare(
     output = Path(output)
     # Before the images are listed, which may take a minute.
     resolve_pool(settings.model.method, **(settings.model.method_options or {}))
-    _check_output(output, resume, settings)
     module, data = build(settings)
-    if resume and (output / LAST).is_file():
-        known = load_weights_only(output / LAST).get("hyper_parameters", {}).get("classes")
-        check_classes(output / LAST, known or data.splits.classes, data.splits.classes)
-    map_shape = _map_shape(module, data)
-    if settings.data.cache is not None:
-        data.use_cached_features(module.skip_frozen(), mirrored=module.mirrored, progress=progress)
     guard = NonFiniteGuard(output, every_step=settings.checks)
     # Lines are kept by the logs of nohup and of a cluster; a bar is for somebody who watches.
     files = RunFiles(output, as_yaml(settings), lines=progress)
@@ -188,6 +181,14 @@ def prepare(
         default_root_dir=output,
         enable_progress_bar=bool(bar),
     )
+    map_shape = _map_shape(module, data)
+    module.configure_optimizers()  # refuses an unknown optimizer
+    _check_output(output, resume, settings)  # mistakes in the settings are said first
+    if resume and (output / LAST).is_file():
+        known = load_weights_only(output / LAST).get("hyper_parameters", {}).get("classes")
+        check_classes(output / LAST, known or data.splits.classes, data.splits.classes)
+    if settings.data.cache is not None:
+        data.use_cached_features(module.skip_frozen(), mirrored=module.mirrored, progress=progress)
     return Run(trainer, module, data, output, guard, files, map_shape, settings)
 
 
