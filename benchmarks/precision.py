@@ -145,8 +145,7 @@ def _compared(network: str, ends: list[Ending]) -> list[list[str]]:
         errors = [end["val_error"] for end in ends if end["run"] == name]
         row = [network, name, f"{fmean(errors):.2f} ± {stdev(errors):.2f}", "–", "–"]
         if name != "float64":
-            (found,) = compare(ends, [(name, "float64")])
-            d = found.difference
+            (d,) = compare(ends, [(name, "float64")])
             half = 0.0 if d.low is None or d.high is None else (d.high - d.low) / 2
             row[3:] = [f"{d.mean:+.2f} ± {half:.2f}", show_p(d.p_value).removeprefix("= ")]
         rows.append(row)

@@ -67,10 +67,7 @@ def _effect(d: PairedDifference) -> Finding:
 
 
 def _shown(d: PairedDifference | None) -> Cell:
-    if d is None:
-        return None
-    reach = None if d.low is None or d.high is None else (d.high - d.low) / 2
-    return Number(d.mean, reach, "+.2f")
+    return None if d is None else Number(d.mean, d.reach, "+.2f")
 
 
 def _cells(place: Place) -> Table:
@@ -101,7 +98,7 @@ def _points(place: Place, places: Mapping[float, float]) -> list[dict[str, float
     }
     if ROOT not in own:
         return []
-    found = {c.run: c.difference for c in compare(good, [(r, ROOT) for r in own if r != ROOT])}
+    found = {c.run: c for c in compare(good, [(r, ROOT) for r in own if r != ROOT])}
     return [
         {"place": at, "mean": d.mean, "low": d.low, "high": d.high}
         if (d := found.get(run))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from rootpool.report import Cell, Number, Table, difference_by_seed
-from rootpool.report.accuracy import NORMAL, Right
+from rootpool.report.runs import Right
+from rootpool.report.statistics import NORMAL
 from rootpool.train import resolve
 from rootpool.train.network import make_network
 from studies.engine.command import Found
@@ -40,7 +42,7 @@ def _table(place: Place) -> Table:
                 name if len(good) == len(own) else f"{name} (failed {len(own) - len(good)} ×)",
                 mean_of([row["accuracy"] for row in good]),
                 mean_of(top5),
-                None if d is None else Number(d.difference, NORMAL * d.error, "+.2f"),
+                None if d is None else Number(d.difference, NORMAL * math.hypot(*d[1:]), "+.2f"),
                 mean_of([row["seconds"] for row in good], ".0f"),
                 Number(_learned(next(run for run in place.runs if run.label == name)), form=",d"),
             ]

@@ -82,14 +82,14 @@ def _comparisons(asked: Asked, place: Place, answers: Sequence[Answer]) -> list[
     """Differences with their intervals, a picture for each part."""
     tags = {row["run"]: row for row in place.rows}
     label = "difference in error, points (left of zero: the first is better)"
-    known = [c.difference for a in answers for c in a.comparisons if c.difference.low is not None]
+    known = [c for a in answers for c in a.comparisons if c.low is not None]
     reach = max((abs(end) for d in known for end in (d.low, d.high)), default=0)
     found = []
     for answer in answers:
         records = [
             {**c.record(), **{tag: tags[c.run].get(tag, c.run) for tag in ("method", "protocol")}}
             for c in answer.comparisons
-            if c.difference.low is not None
+            if c.low is not None
         ]
         if len(records) > 1:
             text = answer.part.text

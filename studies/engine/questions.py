@@ -146,7 +146,7 @@ def answer(
     outcome = _judged(part, comparisons)
     lost = len(chosen) - len(kept)
     said = _described(comparisons) + (f"; {lost} more have no converged pair" if lost else "")
-    if outcome == "not testable" and (told := tells(c.difference for c in comparisons)):
+    if outcome == "not testable" and (told := tells(comparisons)):
         said += f"; {told}"
     return Answer(part, outcome, said, comparisons)
 
@@ -193,7 +193,7 @@ def _judged(part: Part, comparisons: Sequence[Comparison]) -> Outcome:
         return "opposite"
     if all(side == "seen" for side in sides):
         return "seen"
-    open_ones = [c.difference for c, s in zip(comparisons, sides, strict=True) if s == "not seen"]
+    open_ones = [c for c, s in zip(comparisons, sides, strict=True) if s == "not seen"]
     wanted = part.effect if part.judge == "better" else part.margin
     return "not testable" if wanted and _beyond(open_ones, part, wanted) else "not seen"
 
@@ -210,11 +210,10 @@ def _beyond(differences: Sequence[PairedDifference], part: Part, wanted: float) 
 
 def _side(part: Part, c: Comparison) -> Outcome:
     """What one comparison shows."""
-    d = c.difference
     if part.judge == "better":
-        return "not seen" if not c.clear else "seen" if d.mean < 0 else "opposite"
-    low, high = (d.mean, d.mean) if d.low is None or d.high is None else (d.low, d.high)
-    if d.low is None and not (d.n > 1 and d.mean == 0):  # one seed, or equal but for a constant
+        return "not seen" if not c.clear else "seen" if c.mean < 0 else "opposite"
+    low, high = (c.mean, c.mean) if c.low is None or c.high is None else (c.low, c.high)
+    if c.low is None and not (c.n > 1 and c.mean == 0):  # one seed, or equal but for a constant
         return "not seen"
     worse, better = part.judge in ("level", "same"), part.judge in ("gain", "same")
     if (not worse or high <= part.margin) and (not better or -low <= part.margin):
@@ -227,10 +226,9 @@ def _described(comparisons: Sequence[Comparison]) -> str:
     if len(comparisons) == 1:
         return describe(comparisons[0])
     better, worse = (
-        sum(c.clear and (c.difference.mean < 0) == lower for c in comparisons)
-        for lower in (True, False)
+        sum(c.clear and (c.mean < 0) == lower for c in comparisons) for lower in (True, False)
     )
-    means = [c.difference.mean for c in comparisons]
+    means = [c.mean for c in comparisons]
     return (
         f"clearly better in {better} of {len(comparisons)} comparisons, clearly worse in {worse} "
         f"(differences of {min(means):+.2f} to {max(means):+.2f} points)"

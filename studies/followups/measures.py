@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from statistics import fmean, stdev
 
 from rootpool.report import Block, Cell, Number, Table
-from rootpool.report.accuracy import NORMAL
+from rootpool.report.statistics import NORMAL
 from studies.engine.command import Found
 from studies.engine.kept import Kept
 from studies.engine.pictures import results_table

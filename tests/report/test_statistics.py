@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rootpool.report.statistics import compare, comparison_table, describe, holm, paired_difference
+from rootpool.report.statistics import (
+    compare,
+    comparison_table,
+    describe,
+    difference_by_seed,
+    holm,
+    paired_difference,
+)
 
 A = [12.4, 11.9, 13.1, 12.2, 12.8]
 B = [13.0, 13.1, 13.2, 12.9, 14.1]
@@ -76,13 +83,13 @@ def test_compare_pairs_by_seed_and_corrects():
     rows = sorted(rows, key=lambda row: -row["val_error"])  # the order of records means nothing
     rows.append({"run": "a", "seed": 99, "val_error": 50.0})  # and this seed has no partner
     first, second = compare(rows, [("a", "b"), ("c", "a")])
-    assert first.difference.mean == pytest.approx(paired_difference(A, B).mean)
-    assert first.difference.p_value == pytest.approx(paired_difference(A, B).p_value)
-    assert first.corrected_p == pytest.approx(2 * first.difference.p_value)
+    assert first.mean == pytest.approx(paired_difference(A, B).mean)
+    assert first.p_value == pytest.approx(paired_difference(A, B).p_value)
+    assert first.corrected_p == pytest.approx(2 * first.p_value)
     assert first.clear
     assert not second.clear
     assert first.record()["label"] == "a − b"
-    assert first.record()["low"] == first.difference.low
+    assert first.record()["low"] == first.low
     assert (first.record()["clear"], second.record()["clear"]) == (True, False)
 
 
@@ -138,7 +145,7 @@ def test_a_table_of_comparisons():
     table = comparison_table(compare(rows, pairs), caption="x")
     assert table.headers[3] == "p, corrected for 3"
     first = table.rows[0][2]
-    assert first.value + first.spread == pytest.approx(compare(rows, pairs)[0].difference.high)
+    assert first.value + first.spread == pytest.approx(compare(rows, pairs)[0].high)
     cells = [[number.text.replace("\xa0", " "), *rest] for _, _, number, *rest in table.rows]
     assert cells == [
         ["−3.02 ± 0.24", "< 0.001", 5, "better"],
@@ -148,3 +155,15 @@ def test_a_table_of_comparisons():
     ]
     assert [comparison.comparisons for comparison in compare(rows, pairs)] == [3, 3, 3, 3]
     assert comparison_table([]).headers[3] == "p"
+
+
+def test_accuracies_on_the_same_images_by_hand():
+    ours = np.array([[1, 1, 0, 1], [1, 0, 1, 1]], bool)
+    theirs = np.array([[1, 0, 0, 1], [1, 0, 0, 0]], bool)
+    result = difference_by_seed(dict(enumerate(ours)), dict(enumerate(theirs)))
+    assert result.difference == pytest.approx(37.5)
+    assert result.seeds_error == pytest.approx(12.5)  # 25 and 50
+    assert result.images_error == pytest.approx(np.std([0, 50, 50, 50], ddof=1) / 2)
+    assert difference_by_seed({0: ours[0]}, {0: theirs[0]}).seeds_error == 0
+    assert difference_by_seed({0: ours[0]}, {1: theirs[0]}) is None  # no seed in common
+    assert difference_by_seed({0: ours[0]}, {0: theirs[0, :3]}) is None  # other images

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from rootpool.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from .accuracy import difference_by_seed
     from .blocks import (
         Block,
         Cell,
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
         compare,
         comparison_table,
         describe,
+        difference_by_seed,
         holm,
         paired_difference,
     )
@@ -90,7 +90,6 @@ __getattr__ = lazy_names(
         "text",
         "blocks",
         "document",
-        "accuracy",
         "statistics",
         "runs",
         "run_report",

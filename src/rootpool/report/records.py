@@ -1,10 +1,9 @@
-"""Records, flat dicts of numbers and strings, in CSV files; results in JSON, settings in YAML."""
+"""Records, flat dicts of numbers and strings, in CSV files; settings in YAML."""
 
 from __future__ import annotations
 
 import csv
 import io
-import json
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -19,7 +18,6 @@ __all__ = [
     "Record",
     "flatten",
     "parse_yaml",
-    "read_json",
     "read_records",
     "read_yaml",
     "to_csv",
@@ -71,20 +69,6 @@ def read_records(path: str | Path) -> list[Record]:
         return [{key: _number(cell) for key, cell in row.items() if cell != ""} for row in rows]
     except (ValueError, TypeError, csv.Error) as error:
         raise ValueError(f"{path} does not contain records ({error})") from error
-
-
-def read_json(path: str | Path, *keys: str) -> dict[str, Any]:
-    """Read a dictionary that has at least these keys."""
-    try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
-        missing = [key for key in keys if key not in content]
-        if missing or not isinstance(content, dict):
-            raise ValueError(f"it has no {', '.join(missing) or 'keys'}")
-    except (ValueError, TypeError, RecursionError) as error:
-        raise ValueError(
-            f"{path} is corrupt ({error}); delete it and it will be recomputed"
-        ) from error
-    return content
 
 
 def read_yaml(file: Traversable) -> dict[str, Any]:

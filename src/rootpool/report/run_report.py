@@ -8,13 +8,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from .accuracy import difference_by_seed
 from .blocks import Block, Cell, Details, Heading, Paragraph, Picture, Table
 from .document import Page
-from .plots import dots_with_spread, learning_curves, paired_differences
+from .plots import learning_curves, paired_differences
 from .records import Record
 from .runs import RunFolder, RunGroup, best_epoch, different_settings, group_runs, read_run
-from .statistics import compare, comparison_table
+from .statistics import NORMAL, compare, comparison_table, difference_by_seed
 from .text import Mono, Number
 
 __all__ = ["report", "runs_page"]
@@ -150,7 +149,6 @@ def _comparisons(groups: Sequence[RunGroup]) -> list[Block]:
             label="difference in validation error, points (left of zero: better than the first)",
             alt=f"Differences to {first} with 95 % intervals",
         ),
-        Picture.of(dots_with_spread, finals, alt="Final validation error of every run and seed"),
     ]
 
 
@@ -159,7 +157,7 @@ def _over_images(groups: Sequence[RunGroup]) -> dict[str, float]:
     first, *others = groups
     same = [g for g in others if all(g.settings.get(k) == first.settings.get(k) for k in IMAGES)]
     found = {group.label: difference_by_seed(group.right, first.right) for group in same}
-    return {label: d.images_reach for label, d in found.items() if d is not None}
+    return {label: NORMAL * d.images_error for label, d in found.items() if d is not None}
 
 
 def _settings(groups: Sequence[RunGroup]) -> list[Block]:

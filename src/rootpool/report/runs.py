@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-from .accuracy import Right
-from .records import Record, flatten, read_json, read_records, read_yaml
+from .records import Record, flatten, read_records, read_yaml
 
-__all__ = ["RunFolder", "RunGroup", "best_epoch", "group_runs", "read_run"]
+__all__ = ["Right", "RunFolder", "RunGroup", "best_epoch", "group_runs", "read_run"]
+
+Right: TypeAlias = NDArray[np.bool_]  # for each image, whether it was recognised
 
 CONFIG, HISTORY, SPECTRUM, TIMING = "config.yaml", "history.csv", "spectrum.csv", "timing.csv"
 RESULT = "result.json"
@@ -111,12 +114,17 @@ def _result(path: Path) -> dict[str, Any]:
     """What the end of a training wrote; nothing while it goes on."""
     if not path.is_file():
         return {}
-    keys = ("seconds", "classes", "images", "diverged")
-    content = read_json(path, "missed", *keys)
-    right = np.ones(content["images"], bool) if content["images"] else None
-    if right is not None:
-        right[content["missed"]] = False
-    return {"right": right, **{key: content[key] for key in keys}}
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        found = {key: content[key] for key in ("seconds", "classes", "images", "diverged")}
+        right = np.ones(found["images"], bool) if found["images"] else None
+        if right is not None:
+            right[content["missed"]] = False
+    except (ValueError, TypeError, LookupError, RecursionError) as error:
+        raise ValueError(
+            f"{path} is corrupt ({error!r}); delete it and the run again, or train it anew"
+        ) from error
+    return {"right": right, **found}
 
 
 def best_epoch(history: Sequence[Record]) -> Record | None:

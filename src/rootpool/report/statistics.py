@@ -12,26 +12,34 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from statistics import fmean, stdev
-from typing import Any, TypeAlias
+from statistics import NormalDist, fmean, stdev
+from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
 from scipy import stats
 
 from .blocks import Cell, Table
+from .runs import Right
 from .text import Number, Text
 
 __all__ = [
+    "NORMAL",
+    "AccuracyDifference",
     "Comparison",
     "PairedDifference",
     "compare",
     "comparison_table",
     "describe",
+    "difference_by_seed",
     "holm",
     "paired_difference",
     "show_p",
 ]
 
 ALPHA = 0.05  # intervals cover the mean with 95 % confidence
+# Standard errors in half of a 95 % interval, where values are many: of a few seeds take Student's t.
+NORMAL = NormalDist().inv_cdf(1 - ALPHA / 2)
 
 
 @dataclass(frozen=True)
@@ -118,12 +126,11 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """A run against a baseline, with the p-value corrected for all comparisons made together."""
+class Comparison(PairedDifference):
+    """A run minus a baseline, with the p-value corrected for all comparisons made together."""
 
     run: str
     baseline: str
-    difference: PairedDifference
     corrected_p: float | None
     comparisons: int
 
@@ -134,17 +141,7 @@ class Comparison:
 
     def record(self) -> dict[str, Any]:
         """A row for ``plots.paired_differences``, a table or a file."""
-        return {
-            "label": f"{self.run} − {self.baseline}",
-            "run": self.run,
-            "baseline": self.baseline,
-            **asdict(self.difference),
-            "corrected_p": self.corrected_p,
-            "clear": self.clear,
-        }
-
-
-Result: TypeAlias = PairedDifference | Comparison
+        return {"label": f"{self.run} − {self.baseline}", **asdict(self), "clear": self.clear}
 
 
 def compare(
@@ -180,12 +177,18 @@ def compare(
     tested = [d.p_value for d in found if d.p_value is not None]
     corrected = iter(holm(tested))
     return [
-        Comparison(run, base, d, None if d.p_value is None else next(corrected), len(tested))
-        for (run, base), d in zip(pairs, found, strict=True)
+        Comparison(
+            **asdict(d),
+            run=run,
+            baseline=baseline,
+            corrected_p=None if d.p_value is None else next(corrected),
+            comparisons=len(tested),
+        )
+        for (run, baseline), d in zip(pairs, found, strict=True)
     ]
 
 
-def describe(result: Result) -> str:
+def describe(d: PairedDifference) -> str:
     """The result of a comparison in one sentence; lower is better.
 
     >>> describe(paired_difference([11.0, 12.1, 10.9], [13.0, 14.0, 13.1]))
@@ -193,14 +196,17 @@ def describe(result: Result) -> str:
     >>> describe(paired_difference([11.0], [13.0]))
     'better by 2.00 points in the only seed; without any spread it cannot be told from noise'
     """
-    d = _difference(result)
     side, size = _side(d), f"{abs(d.mean):.2f}"
     if d.reach is None:
         what = f"{side} by {size} points" if d.mean else side
         where = "the only seed" if d.n == 1 else f"each of {d.n} seeds"
         return f"{what} in {where}; without any spread it cannot be told from noise"
-    noise = "" if result.clear else "within noise: "
-    basis = f"95 % interval, {d.n} seeds, {_significance(result)}"
+    noise = "" if d.clear else "within noise: "
+    p, after = d.p_value, ""
+    if isinstance(d, Comparison):
+        p = d.corrected_p
+        after = f" after Holm's correction for {d.comparisons} comparisons" * (d.comparisons > 1)
+    basis = f"95 % interval, {d.n} seeds, p {show_p(p)}{after}"
     return f"{noise}{side} by {size} ± {d.reach:.2f} points ({basis})"
 
 
@@ -215,10 +221,6 @@ def show_p(p_value: float | None) -> str:
     return "< 0.001" if p_value < 0.001 else f"= {p_value:.2g}"
 
 
-def _difference(result: Result) -> PairedDifference:
-    return result.difference if isinstance(result, Comparison) else result
-
-
 def _side(d: PairedDifference) -> str:
     if d.mean == 0:
         return "equal"
@@ -226,16 +228,9 @@ def _side(d: PairedDifference) -> str:
 
 
 def _verdict(result: Comparison) -> str:
-    if result.difference.p_value is None:
+    if result.p_value is None:
         return "spread not known"
-    return _side(result.difference) if result.clear else "within noise"
-
-
-def _significance(result: Result) -> str:
-    if isinstance(result, PairedDifference):
-        return f"p {show_p(result.p_value)}"
-    after = f" after Holm's correction for {result.comparisons} comparisons"
-    return f"p {show_p(result.corrected_p)}" + after * (result.comparisons > 1)
+    return _side(result) if result.clear else "within noise"
 
 
 def comparison_table(
@@ -255,14 +250,51 @@ def comparison_table(
     columns: dict[str, list[Cell]] = {
         "run": [c.run for c in comparisons],
         "against": [c.baseline for c in comparisons],
-        "difference, points": [
-            Number(c.difference.mean, c.difference.reach, "+.2f") for c in comparisons
-        ],
+        "difference, points": [Number(c.mean, c.reach, "+.2f") for c in comparisons],
     }
     if over_images:
         known = [over_images.get(c.run) for c in comparisons]
         columns["over images"] = [None if r is None else f"± {r:.2f}" for r in known]
     columns[p] = [show_p(c.corrected_p).removeprefix("= ") for c in comparisons]
-    columns["seeds"] = [c.difference.n for c in comparisons]
+    columns["seeds"] = [c.n for c in comparisons]
     columns["verdict"] = [_verdict(c) for c in comparisons]
     return Table(list(columns), list(zip(*columns.values(), strict=True)), caption)
+
+
+# --------------------------------------------------------------------------------------------------
+# The same images
+
+
+class AccuracyDifference(NamedTuple):
+    """A difference of accuracies in points, with its standard errors over images and over seeds."""
+
+    difference: float
+    images_error: float
+    seeds_error: float
+
+
+def difference_by_seed(
+    ours: Mapping[int, Right], theirs: Mapping[int, Right]
+) -> AccuracyDifference | None:
+    r"""Compare two classifiers by the images that they recognise, over the seeds that both have.
+
+    With :math:`d_{si} \in \{-1, 0, 1\}` for seed s and image i the difference is their mean. The
+    two errors belong to the mean over images of :math:`\bar d_{\cdot i}` and of the mean over
+    seeds of :math:`\bar d_{s \cdot}`. With one seed the second error is not known and counts as 0.
+    None without a common seed, or for other images.
+
+    >>> ours, theirs = np.array([True, True, True, False]), np.array([True, False, True, False])
+    >>> difference_by_seed({0: ours}, {0: theirs}).difference
+    25.0
+    """
+    seeds = sorted(ours.keys() & theirs.keys())
+    if not seeds or len({len(side[seed]) for side in (ours, theirs) for seed in seeds}) > 1:
+        return None
+    first, second = (np.stack([side[seed] for seed in seeds]) for side in (ours, theirs))
+    d = 100 * (first.astype(float) - second)
+    return AccuracyDifference(float(d.mean()), _error(d.mean(0)), _error(d.mean(1)))
+
+
+def _error(values: NDArray[np.float64]) -> float:
+    """Standard error of the mean; 0 for one value."""
+    return 0.0 if len(values) == 1 else float(values.std(ddof=1) / math.sqrt(len(values)))

@@ -84,7 +84,7 @@ def test_failed_runs_are_left_out_of_differences():
     broken[2] |= {"val_error": 90.0, "failed": True}
     got = answer(asked("better"), [*broken, *rows("b", 0.0, 0.0)], {}, {})
     assert got.outcome == "seen"
-    assert got.comparisons[0].difference.n == 5
+    assert got.comparisons[0].n == 5
     nothing = answer(asked("better"), [*rows("a", 0, failed=range(6)), *rows("b", 0)], {}, {})
     assert nothing.outcome == "not testable"
     assert "no seed has converged on both sides" in nothing.said

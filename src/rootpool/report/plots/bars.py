@@ -40,19 +40,11 @@ def dots_with_spread(
     figure, axes = _horizontal(order)
     looks = run_styles(finite)
     for place, run in enumerate(order):
-        values, (colour, marker, line) = runs[run], looks[run]
+        values, mean, style = runs[run], fmean(runs[run]), looks[run]
         below_mean = [place + 0.3] * len(values)
-        axes.scatter(values, below_mean, s=14, color=colour, alpha=0.6, linewidth=0)
-        axes.errorbar(
-            fmean(values),
-            place,
-            xerr=stdev(values) if len(values) > 1 else None,
-            color=colour,
-            marker=marker,
-            markersize=7,
-            markerfacecolor=colour if line == "-" else PAPER,
-            elinewidth=1.6,
-        )
+        axes.scatter(values, below_mean, s=14, color=style.colour, alpha=0.6, linewidth=0)
+        spread = stdev(values) if len(values) > 1 else 0.0
+        _draw(axes, place, mean, mean - spread, mean + spread, style, filled=style.line == "-")
     below(figure, label, *left_out(len(rows) - len(finite)))
     return figure
 
@@ -77,18 +69,10 @@ def paired_differences(
     axes.axvline(0, color=INK, linewidth=1)
     looks = _by_method(rows, Style(INK, "o"))
     for place, (row, style) in enumerate(zip(rows, looks, strict=True)):
-        known = row["low"] is not None
-        if known:
-            axes.plot([row["low"], row["high"]], [place, place], color=style.colour)
-        clear = row.get("clear", known and (row["low"] > 0 or row["high"] < 0))
-        axes.plot(
-            row["mean"],
-            place,
-            marker=style.marker,
-            markersize=7,
-            color=style.colour,
-            markerfacecolor=style.colour if clear else PAPER,
-        )
+        mean = row["mean"]
+        low, high = (mean, mean) if row["low"] is None else (row["low"], row["high"])
+        clear = row.get("clear", row["low"] is not None and (low > 0 or high < 0))
+        _draw(axes, place, mean, low, high, style, filled=clear)
     if reach:
         axes.set_xlim(-1.05 * reach, 1.05 * reach)
     below(figure, label)
@@ -121,6 +105,16 @@ def speed_bars(rows: Sequence[Record], value: str = "milliseconds", unit: str = 
     logarithmic(axes, "x")
     below(figure, f"{unit}, logarithmic")
     return figure
+
+
+def _draw(
+    axes: Axes, place: int, mean: float, low: float, high: float, style: Style, *, filled: bool
+) -> None:
+    """A marker at the mean, in its interval."""
+    colour = style.colour
+    face = colour if filled else PAPER
+    axes.plot([low, high], [place, place], color=colour)
+    axes.plot(mean, place, marker=style.marker, markersize=7, color=colour, markerfacecolor=face)
 
 
 def _by_method(rows: Sequence[Record], otherwise: Style) -> list[Style]:
