@@ -19,17 +19,10 @@ def shown(*, quiet: bool = False) -> list[str]:
 
 
 def test_a_log_tells_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(shown()) == 1  # of short work the last state
     monkeypatch.setattr(progress, "LINE_EVERY", 0.0)
     *lines, last = shown()
     assert [line.split(",")[0] for line in lines] == ["birds: 25 %", "birds: 50 %", "birds: 100 %"]
     assert [line.split(", ")[-1] for line in lines] == ["view 1", "view 2", "view 4"]
     assert "100%" in last
-
-
-def test_a_log_of_short_work_is_its_last_state() -> None:
-    assert len(shown()) == 1
-
-
-def test_quiet_is_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "LINE_EVERY", 0.0)
     assert shown(quiet=True) == []

@@ -19,7 +19,7 @@ def unknown_name(what: str, name: str, known: Iterable[str], listed: str = "") -
     Args:
         what: kind of thing.
         name: as it was given.
-        known: all names; their parts after the last dot, colon or slash are compared.
+        known: all names; their parts after the last dot, colon or slash are compared first.
         listed: where a reader finds all of them, where they are too many for an error.
 
     >>> unknown_name("key", "lr", ["model.lr", "seed"], "rootpool train --show")
@@ -30,6 +30,7 @@ def unknown_name(what: str, name: str, known: Iterable[str], listed: str = "") -
     ends = {each: SEPARATOR.split(each)[-1] for each in known}
     best = difflib.get_close_matches(SEPARATOR.split(name)[-1], set(ends.values()), n=2)
     near = [each for end in best for each, own in ends.items() if own == end][:4]
+    near = near or difflib.get_close_matches(name, ends, cutoff=0.8)
     hint = f"; did you mean {', '.join(near)}?" if near else ""
     if listed:
         hint += f" (all of them: {listed})"

@@ -71,13 +71,6 @@ def test_an_error_is_compared_with_average_pooling(tmp_path):
     assert _against_average(own, "photos").endswith("photos-gap: 30.00 %")
 
 
-def test_the_effective_configuration_is_shown(capsys):
-    assert run("train", "patches", "--method=svd-topn", "--show", "model.lr=0.5") == 0
-    out = capsys.readouterr().out
-    assert "lr: 0.5" in out
-    assert "count: 50" in out
-
-
 @pytest.mark.parametrize("command", [None, *COMMANDS])
 def test_help_fits_into_eighty_columns_and_has_examples(command, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")

@@ -1,6 +1,5 @@
 """CONTRIBUTING and ARCHITECTURE keep their word: their examples run, and what they name exists."""
 
-import inspect
 import re
 import runpy
 from pathlib import Path
@@ -15,12 +14,16 @@ import rootpool.linalg.rules
 import rootpool.nn.follow_ups
 import rootpool.train.data.layouts
 import rootpool.train.data.readers
+import studies.paper.theory
 from images import class_names, save_image
 from rootpool.linalg import RULES, eigh
 from rootpool.models import create_model, load_checkpoint, save_checkpoint
 from rootpool.nn import METHODS, CovariancePool, register
 from rootpool.train import build, load_recipe, recipe, resolve
 from rootpool.train.data import LAYOUTS, open_splits
+from studies.engine.command import Options, run_study
+from studies.engine.study import load_study
+from studies.paper.theory import statement
 
 ROOT = Path(__file__).parents[2]
 PAGES = {
@@ -106,10 +109,33 @@ def test_a_recipe(tmp_path):
     assert module.model.pool.method.bound == 1e8
 
 
-def test_an_entry_of_the_paper():
-    """It is run in a file of its own."""
-    file = ROOT / "tests" / "howto" / "test_add_paper_entry.py"
-    assert example("entry of a study") in file.read_text(encoding="utf-8")
+WORDS = """
+title: t
+lead: l
+command: c
+sections: {theory: T}
+runs: {}
+entries:
+  theory:root-squared:
+    title: The square of the root is the matrix
+    claim: Our square root, squared, gives the matrix up to rounding.
+    measure: studies.paper.theory:ROOT_SQUARED
+    caption: Relative error by the size of the matrix.
+    parts: [{text: It holds., measured: holds, scale: argument}]
+"""
+
+
+def test_an_entry_of_a_study(tmp_path, monkeypatch, capsys):
+    measure = added_to("entry of a study", rootpool.linalg, statement)["errors_by_size"]
+    plot = statement.line_plot("size", {"our root": ("error", {})}, ("size", "relative error"))
+    entry = statement.statement(measure, plot)
+    monkeypatch.setattr(studies.paper.theory, "ROOT_SQUARED", entry, raising=False)
+    (tmp_path / "study.yaml").write_text(WORDS)
+    run_study(load_study(tmp_path / "study.yaml"), [], [], Options(tmp_path, tmp_path / "runs"))
+    assert "theory:root-squared: 1 of 1 seen" in capsys.readouterr().out
+    report = (tmp_path / "report.md").read_text(encoding="utf-8")
+    assert "> ✓ **follows by argument.** It holds. Here: The largest relative error is" in report
+    assert "![Relative error by the size of the matrix.]" in report
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -120,12 +146,6 @@ def test_paths_and_targets_exist(page):
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = set(re.findall(r"`make (\w+)", PAGES[page]))
     assert targets <= set(re.findall(r"^(\w+):", makefile, re.MULTILINE))
-
-
-def test_a_page_names_the_default_that_the_function_has():
-    page = (ROOT / "docs" / "tutorials" / "nans.md").read_text(encoding="utf-8")
-    (rule,) = re.findall(r'The default, `rule="(\w+)"`', page)
-    assert inspect.signature(eigh).parameters["rule"].default == rule
 
 
 def test_rooms_are_the_layers_that_imports_obey():

@@ -6,7 +6,6 @@ from paper_runs import place
 from studies.approximation import measures
 from studies.approximation.command import load_approximation
 from studies.engine.network import Network
-from studies.engine.training import Place
 
 STUDY = load_approximation()
 PATCHES = Network("patches", seeds=4)
@@ -26,14 +25,6 @@ def test_the_halves_are_told_apart():
     assert "the seeds can tell differences of" in backward.said
     cells = found.blocks[1].rows
     assert cells[1][1].value - cells[0][1].value == pytest.approx(-1, abs=0.02)
-
-
-def test_every_network_has_its_own_row():
-    good, bad = two_by_two(-1.0), two_by_two(1.0)
-    other = Place("another", "small", bad.rows, bad.network, bad.runs)
-    table = measures.halves(STUDY.entries["why:halves"], [good, other], None).blocks[0]
-    assert [row[0] for row in table.rows] == [good.name, "another"]
-    assert [row[1].value for row in table.rows] == pytest.approx([-1, 1], abs=0.02)
 
 
 def test_a_sweep_is_measured_from_the_root():

@@ -45,16 +45,6 @@ def test_seeds_changes_and_places():
     assert resolve(trial.config).model.method == "seb"
 
 
-def test_every_switch_of_the_warm_up_table_is_between_the_two_decays():
-    study, network = load_paper(), Network("patches", seeds=1)
-    for count in range(4):
-        (trial,) = network.trials(study.runs[f"warm-up {count}"], published=True)
-        first, last = trial.config["model"]["milestones"]
-        schedule = trial.config["hybrid"]
-        assert schedule["switch_epoch"] + schedule["warmup_epochs"] == last
-        assert first < schedule["switch_epoch"] <= last
-
-
 def test_the_first_of_two_runs_with_a_label_is_taken():
     study, network = load_paper(), Network("patches", seeds=1)
     found = all_trials(study, network, ["double", "compared"])

@@ -3,7 +3,7 @@
 import pytest
 
 from rootpool.report import paired_difference
-from studies.engine.questions import Answer, Finding, answer, pairs, seen, tells
+from studies.engine.questions import Answer, answer, pairs, tells
 from studies.engine.study import Part
 
 NOISE = (0.0, 0.1, -0.1, 0.05, -0.05, 0.02)
@@ -124,13 +124,6 @@ def test_which_runs_are_compared():
     assert pairs(part, found, groups) == [("c, one", "c, two"), ("c, two", "c, one")]
 
 
-def test_numbers_and_arguments():
-    measured = Part("q.", measured="x", scale="full size")
-    assert answer(measured, [], {"x": Finding("seen", "so")}, {}).state == "reproduced at full size"
-    argued = Part("q.", outcome="opposite", because="0.15", scale="argument")
-    assert answer(argued, [], {}, {}) == Answer(argued, "opposite", "0.15")
-
-
 @pytest.mark.parametrize(
     ("scale", "outcome", "state", "tone"),
     [
@@ -147,10 +140,3 @@ def test_numbers_and_arguments():
 def test_words(scale, outcome, state, tone):
     got = Answer(Part("q.", measured="x", scale=scale), outcome)
     assert (got.state, got.tone) == (state, tone)
-
-
-def test_parts_are_counted_and_never_merged():
-    part = Part("q.", measured="x")
-    found = [Answer(part, o) for o in ("seen", "opposite", "not testable", "not tried")]
-    assert seen(found) == "1 of 3 seen"
-    assert seen(found[3:]) == "not tried"

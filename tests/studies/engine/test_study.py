@@ -11,7 +11,6 @@ from studies.engine.network import SMALL, Network, all_trials
 from studies.engine.study import load_study
 from studies.followups.command import load_followups
 from studies.paper.command import load_paper
-from studies.paper.published import load_published
 
 STUDIES = {
     "paper": load_paper,
@@ -104,17 +103,6 @@ def test_every_part_that_compares_runs_finds_some(name):
             if part.judge and part.where != "few-shot":
                 assert pairs(part, rows, study.groups), part.text
             assert part.text.endswith(".")
-
-
-def test_the_paper_has_all_its_tables_and_figures_and_code_for_them():
-    entries = load_paper().entries
-    assert [n.partition(":")[2] for n in entries if n.startswith("table:")] == list(
-        load_published().tables
-    )
-    assert sum(name.startswith("figure:") for name in entries) == 5
-    groups = load_paper().groups
-    assert "svd-pade" not in groups["remedies"]  # the figure comes before it is introduced
-    assert not any("svd-pi" in methods for methods in groups.values())
 
 
 @pytest.mark.parametrize("name", STUDIES)

@@ -55,9 +55,3 @@ def test_nearest_means_by_distances(shots, dtype):
         assert (answers[e] == expected).double().mean() > (
             0.999 if dtype == torch.float64 else 0.95
         )
-
-
-def test_far_apart_classes_are_always_right():
-    x = vectors(spread=1e-3)
-    episodes = draw_episodes(LABELS, 300, shots=1)
-    assert (episodes.correct(nearest_mean_answers(x @ x.mT, episodes)) == 75).all()
