@@ -3,7 +3,7 @@ import os
 
 import pytest
 
-from rootpool.report.records import read_json, read_records, write_records
+from rootpool.report.records import read_records, write_records
 
 RECORDS = [
     {"step": 0, "pool": "head, first", "rank": 12.5, "ratio": math.inf},
@@ -28,20 +28,3 @@ def test_what_is_written_is_read(tmp_path):
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(ValueError, match=r"records\.csv does not contain records \("):
         read_records(path)
-
-
-DAMAGED = {
-    "depth": "[" * 100_000,
-    "cut": '[{"a": 1',
-    "number": "3",
-    "bytes": "\udcff\udcfe",
-    "missing": '{"other": 1}',
-}
-
-
-@pytest.mark.parametrize("text", DAMAGED.values(), ids=DAMAGED.keys())
-def test_files_that_hold_something_else(tmp_path, text):
-    path = tmp_path / "result.json"
-    path.write_text(text, errors="surrogateescape")
-    with pytest.raises(ValueError, match=r"result\.json is corrupt .*; delete it and it will"):
-        read_json(path, "label")

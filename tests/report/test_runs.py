@@ -118,21 +118,24 @@ def test_the_command_writes_html_or_markdown(tmp_path, capsys):
     assert str(tmp_path / "r.md") in capsys.readouterr().out
 
 
+DAMAGED = ("[" * 100_000, '[{"a": 1', "3", "\udcff\udcfe", '{"other": 1}')
+
+
 def test_errors_say_which_folder_is_not_a_run(tmp_path):
     make_run(tmp_path / "runs" / "mine", [40.0])
     for name, file, content in (
         ("unfinished", "history.csv", None),
         ("damaged", "config.yaml", "a: ["),
-        ("half", "result.json", "{"),
+        *((f"half {k}", "result.json", content) for k, content in enumerate(DAMAGED)),
     ):
         path = make_run(tmp_path / name, [40.0]) / file
-        path.unlink() if content is None else path.write_text(content)
+        path.unlink() if content is None else path.write_text(content, errors="surrogateescape")
     for folder, message in {
         "nowhere": "nowhere is not a folder",
         "runs": "runs is not a run: it has no config.yaml; did you mean",
         "unfinished": "no epoch of this run is finished yet",
         "damaged": "config.yaml is not YAML",
-        "half": r"result\.json is corrupt",
+        **{f"half {k}": r"result\.json is corrupt .*; delete" for k in range(len(DAMAGED))},
     }.items():
         with pytest.raises(ValueError, match=message):
             runs_page([tmp_path / folder])
