@@ -11,7 +11,6 @@ from torch import Tensor
 
 from rootpool.linalg import Minimax, inv_sqrtm, newton_schulz
 from rootpool.linalg.parameters import check_at_least
-from rootpool.linalg.products import product
 from rootpool.suggest import unknown_name
 
 from .factors import cholesky, inverse_factor, with_ridge
@@ -28,7 +27,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class WhiteningMethod(ABC):
-    r"""A matrix W with :math:`W (\Sigma + \varepsilon I) W^T = I`, applied to centred features.
+    r"""A function of covariances that gives a matrix W with :math:`W (\Sigma + \varepsilon I) W^T = I`.
 
     A subclass is a frozen dataclass whose fields are its parameters. ``name`` is what users call it,
     ``use`` says in one line when to choose it.
@@ -42,12 +41,11 @@ class WhiteningMethod(ABC):
     use: ClassVar[str]
 
     @abstractmethod
-    def __call__(self, S: Tensor, X: Tensor, eps: float, rounding: float) -> Tensor:
-        """``W X``.
+    def __call__(self, S: Tensor, eps: float, rounding: float = 0.0) -> Tensor:
+        """W, ``(..., n, n)``.
 
         Args:
             S: covariances ``(..., n, n)``.
-            X: centred features ``(..., n, m)``.
             eps: the ridge.
             rounding: how far ``S`` may be off, relative to its trace, because it was stored in a narrower
                 dtype; what the computation itself rounds comes on top.
@@ -65,9 +63,9 @@ class ExactWhitening(WhiteningMethod):
     name: ClassVar[str] = "exact"
     use: ClassVar[str] = "the default: white to the last digits, whatever the condition number"
 
-    def __call__(self, S: Tensor, X: Tensor, eps: float, rounding: float) -> Tensor:
+    def __call__(self, S: Tensor, eps: float, rounding: float = 0.0) -> Tensor:
         # Round-off, also of the running statistics, may take eigenvalues below the ridge.
-        return product(inv_sqrtm(with_ridge(S, eps), eigenvalue_floor=eps / 2), X)
+        return inv_sqrtm(with_ridge(S, eps), eigenvalue_floor=eps / 2)
 
 
 @dataclass(frozen=True)
@@ -100,8 +98,8 @@ class NewtonWhitening(WhiteningMethod):
         if not isinstance(self.iterations, Minimax):
             check_at_least("NewtonWhitening.iterations", self.iterations, 1)
 
-    def __call__(self, S: Tensor, X: Tensor, eps: float, rounding: float) -> Tensor:
-        return product(newton_schulz(with_ridge(S, eps), self.iterations).inverse_root, X)
+    def __call__(self, S: Tensor, eps: float, rounding: float = 0.0) -> Tensor:
+        return newton_schulz(with_ridge(S, eps), self.iterations).inverse_root
 
 
 @dataclass(frozen=True)
@@ -118,12 +116,11 @@ class CholeskyWhitening(WhiteningMethod):
     name: ClassVar[str] = "cholesky"
     use: ClassVar[str] = "no eigendecomposition, where the order of the channels may matter (W-MSE)"
 
-    def __call__(self, S: Tensor, X: Tensor, eps: float, rounding: float) -> Tensor:
+    def __call__(self, S: Tensor, eps: float, rounding: float = 0.0) -> Tensor:
         ridge = torch.where(self._breaks_down(S, eps), self._safe_ridge(S, rounding), eps)
         advice = f'raise eps, which is {eps}, or use method="exact"'
-        L = cholesky(with_ridge(S, ridge[..., None, None]), "whitening", advice)
         # A product with the inverse of n columns is several times faster than a solution for all m.
-        return product(inverse_factor(L).to(X.dtype), X)
+        return inverse_factor(cholesky(with_ridge(S, ridge[..., None, None]), "whitening", advice))
 
     @staticmethod
     def _breaks_down(S: Tensor, eps: float) -> Tensor:
