@@ -1,18 +1,25 @@
-r"""All derivatives of the fused root, as one instance of :class:`rootpool.linalg.smooth.Smooth`.
+r"""The fused root for autograd, as one instance of :class:`rootpool.linalg.smooth.Smooth`, and for tracers.
 
-The derivation is in :mod:`rootpool.nn.fused`. Nothing here divides by a gap.
+The derivation is in :mod:`rootpool.nn.fused`. Nothing here divides by a gap. For ``torch.compile`` and
+``torch.jit.trace`` the root is an operator. Operators take no objects: a method is passed as text, the name
+under which it is registered and its fields.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import ast
+import dataclasses
+import math
+import numbers
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from rootpool.linalg import from_triangle, to_triangle, triangle_size
+from rootpool.linalg._private import NOT_IN_CUDA_GRAPHS
 from rootpool.linalg.checks import can_read_values, check_range, is_concrete, needs_grad
+from rootpool.linalg.decompose import without_derivative
 from rootpool.linalg.matrix_derivatives import derivative, evaluate, second_derivative
 from rootpool.linalg.precision import HALF
 from rootpool.linalg.restricted import OnRange
@@ -20,14 +27,14 @@ from rootpool.linalg.scalar import FUNCTIONS
 from rootpool.linalg.smooth import Factors, Smooth, differentiable
 
 from .covariance import GRADIENT_ADVICE, GRADIENT_OF
-from .fused import Plan, gradient, own_units, root_gradient
-from .fused_operators import backward_op, encoded, run
+from .fused import Plan, gradient, own_units, root, root_gradient, unfilled
+from .registry import METHODS, is_registered
 from .spectral_roots import SpectralRoot
 
-__all__ = ["FusedRoot", "fused_root"]
+__all__ = ["FusedRoot", "encoded", "fused_root"]
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class FusedRoot(Plan, Smooth):
     """``X -> Q``; the factors are W, K and s."""
 
@@ -38,7 +45,7 @@ class FusedRoot(Plan, Smooth):
         return "covariance_pool"
 
     def value(self, X: Tensor) -> tuple[Tensor, ...]:
-        return run(X, self, True)
+        return _run(X, self, True)
 
     def like_value(self, X: Tensor, factors: Factors) -> Tensor:
         d = X.shape[1]
@@ -56,7 +63,7 @@ class FusedRoot(Plan, Smooth):
                 check_range(found, GRADIENT_OF, g, item="features", advice=GRADIENT_ADVICE)
             return found
         if isinstance(self.method, str) or torch.compiler.is_compiling():
-            traced: Tensor = backward_op(g, W, K, s, encoded(self.method))
+            traced: Tensor = _backward_op(g, W, K, s, encoded(self.method))
             return traced
         # What wraps other tensors cannot go to worker threads.
         return gradient(self.method, _unpacked(g), W, K, s).to(g.dtype)
@@ -175,4 +182,84 @@ class _Curve:
 
 def fused_root(X: Tensor, f: FusedRoot) -> Tensor:
     """Roots of the covariances of features ``(B, C, N)``, with their derivatives to the features."""
-    return differentiable(f, X) if needs_grad(X) else run(X, f, False)[0]
+    return differentiable(f, X) if needs_grad(X) else _run(X, f, False)[0]
+
+
+# --------------------------------------------------------------------------------------------------
+# For tracers
+
+
+def encoded(method: SpectralRoot | str) -> str:
+    """The registered name of a method and its fields, as text."""
+    if isinstance(method, str):
+        return method
+    if not is_registered(method):
+        raise TypeError(
+            f"torch.compile and torch.export need the name of {method}, which METHODS does not have; "
+            "decorate its class with rootpool.nn.register"
+        )
+    values = {field.name: getattr(method, field.name) for field in dataclasses.fields(method)}
+    fields = ", ".join(f"{name!r}: {_literal(value, method)}" for name, value in values.items())
+    return f"{method.name!r}, {{{fields}}}"
+
+
+def _literal(value: object, method: SpectralRoot) -> str:
+    if value is None or isinstance(value, (bool, str)):
+        return repr(value)
+    if isinstance(value, numbers.Integral):  # of NumPy as well
+        return repr(int(value))
+    # Not repr, which torch.compile cannot trace for numbers that change.
+    if isinstance(value, float):
+        return "1e999" if value == math.inf else f"{value}"  # infinity has no literal of its own
+    raise TypeError(
+        "torch.compile and torch.export need fields of numbers, booleans, text or None; "
+        f"{method} has {value!r}"
+    )
+
+
+def _decoded(text: str) -> SpectralRoot:
+    """The method that :func:`encoded` wrote."""
+    name, values = ast.literal_eval(text)
+    method = METHODS[name](**values)
+    assert isinstance(method, SpectralRoot)
+    return method
+
+
+@torch.library.custom_op("rootpool::covariance_root", mutates_args=(), **NOT_IN_CUDA_GRAPHS)
+def _forward_op(
+    X: Tensor,
+    method: str,
+    dtype: torch.dtype,
+    kept: torch.dtype,
+    output: str,
+    solver_device: str,
+    save: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """:func:`root` for tracers."""
+    return root(X, Plan(_decoded(method), dtype, kept, output, solver_device), save)
+
+
+@torch.library.custom_op(
+    "rootpool::covariance_root_backward", mutates_args=(), **NOT_IN_CUDA_GRAPHS
+)
+def _backward_op(g: Tensor, W: Tensor, K: Tensor, s: Tensor, method: str) -> Tensor:
+    """:func:`root_gradient` for tracers."""
+    return root_gradient(g, W, K, s, _decoded(method))
+
+
+without_derivative(_forward_op)
+_forward_op.register_fake(lambda X, *plan: unfilled(X, Plan(*plan[:-1]), plan[-1]))
+
+
+@_backward_op.register_fake
+def _(g: Tensor, W: Tensor, K: Tensor, s: Tensor, method: str) -> Tensor:
+    return g.new_empty(W.shape[0], W.shape[1], K.shape[2])
+
+
+def _run(X: Tensor, plan: Plan, save: bool) -> tuple[Tensor, ...]:
+    """:func:`root`, in the way that the tensor asks for; text is for tracers alone."""
+    if isinstance(plan.method, SpectralRoot) and is_concrete(X):
+        return root(X, plan, save)
+    options = (plan.dtype, plan.kept, plan.output, plan.solver_device)
+    factors: tuple[Tensor, ...] = _forward_op(X, encoded(plan.method), *options, save)
+    return factors

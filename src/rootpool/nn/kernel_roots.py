@@ -160,9 +160,10 @@ class SVDTopN(KernelRoot):
     def rule(self) -> GradientRule:
         return Ordinary()
 
-    @property
-    def keep(self) -> int | None:
-        return self.count
+    def weights(self, s: Tensor) -> Tensor:
+        weights = s.sign()
+        weights[:, : max(0, s.shape[1] - self.count)] = 0
+        return weights
 
     def floor(self, dtype: torch.dtype) -> float:
         return 0.0

@@ -14,8 +14,7 @@ from rootpool.linalg.precision import no_autocast
 
 from .covariance import check_covariance, flatten_positions, weigh, weighted_mean, widened
 from .follow_ups import CHANNEL_DROPOUTS
-from .fused_derivatives import FusedRoot, fused_root
-from .fused_operators import encoded
+from .fused_derivatives import FusedRoot, encoded, fused_root
 from .method import Method
 from .precision import check_compute_dtype, kept_dtype, working_dtype
 from .registry import resolve_method

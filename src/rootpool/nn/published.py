@@ -96,8 +96,7 @@ class PublishedRoot(Method):
 
     def keep(self, channels: int) -> int:
         """How many of the largest eigenvalues to keep; the others are set to eps."""
-        kept = self.root.keep
-        return channels if kept is None else kept
+        return getattr(self, "count", channels)
 
     def pair_kernel(self, larger: Tensor, smaller: Tensor, ratio: Tensor | None = None) -> Tensor:
         """The kernel of the larger and the smaller eigenvalue of each pair, and of their ratio."""
@@ -122,15 +121,7 @@ class PublishedRoot(Method):
         entries = self.pair_kernel(larger, smaller, self.ratio(first, second))
         K = torch.where(first >= second, entries, -entries)
         diagonal = torch.eye(lam.shape[-1], dtype=torch.bool, device=lam.device)
-        K = K.masked_fill(diagonal, 0)
-        return K if K.numel() == 0 else self.repair_kernel(K)
-
-    def repair_kernel(self, K: Tensor) -> Tensor:
-        """Infinity and NaN become the largest finite entry of the batch, minus infinity the smallest."""
-        finite = K.isfinite()
-        highest = torch.where(finite, K, -math.inf).amax()
-        lowest = torch.where(finite, K, math.inf).amin()
-        return torch.where(finite, K, torch.where(K.isneginf(), lowest, highest))
+        return _without_infinities(K.masked_fill(diagonal, 0))
 
     def gradient(self, G: Tensor, lam: Tensor, U: Tensor) -> Tensor:
         """The gradient to the covariances: both steps, not symmetrised.
@@ -171,20 +162,22 @@ class ReleasedRoot(PublishedRoot):
         ratio = first / second
         return torch.where(ratio < 1, ratio, 1 / ratio)
 
-    def repair_kernel(self, K: Tensor) -> Tensor:
-        return self.repair(K)
-
     def repair(self, T: Tensor) -> Tensor:
-        """Infinity becomes the largest other entry of the batch, then minus infinity the smallest."""
-        if T.numel() == 0:
-            return T
-        T = torch.where(T.isposinf(), T.masked_fill(T.isposinf(), -math.inf).amax(), T)
-        return torch.where(T.isneginf(), T.masked_fill(T.isneginf(), math.inf).amin(), T)
+        """The same as with the kernel."""
+        return _without_infinities(T)
 
     def repair_features(self, T: Tensor) -> Tensor:
         """The same for the gradient to the features, and NaN become zeros."""
         T = self.repair(T)
         return torch.where(T.isnan(), 0, T)
+
+
+def _without_infinities(T: Tensor) -> Tensor:
+    """Infinity becomes the largest other entry of the batch, then minus infinity the smallest."""
+    if T.numel() == 0:
+        return T
+    T = torch.where(T.isposinf(), T.masked_fill(T.isposinf(), -math.inf).amax(), T)
+    return torch.where(T.isneginf(), T.masked_fill(T.isneginf(), math.inf).amin(), T)
 
 
 class _ReleasedTopN(ReleasedRoot):

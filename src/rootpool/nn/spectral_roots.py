@@ -35,7 +35,6 @@ class SpectralRoot(Method):
     """
 
     twice_differentiable: ClassVar[bool] = False
-    low_precision_ok: ClassVar[bool] = False
 
     def floor(self, dtype: torch.dtype) -> float:
         """Eigenvalues below are raised to this: ``eps``, as in the paper."""
@@ -45,11 +44,6 @@ class SpectralRoot(Method):
         """Eigenvalues up to this get no gradient: the floor, whose derivative is zero."""
         return self.floor(dtype)
 
-    @property
-    def keep(self) -> int | None:
-        """How many of the largest eigenvalues to keep; None: all."""
-        return None
-
     def weights(self, s: Tensor) -> Tensor | None:
         r"""The weights of the columns of W in :math:`W diag(weights) W^T + \sqrt{floor} I`; None: ones.
 
@@ -57,13 +51,7 @@ class SpectralRoot(Method):
             s: roots of the eigenvalues, ascending, ``(B, r)``; dropped ones are 0.
         """
         null = math.sqrt(self.floor(s.dtype))
-        if not null and self.keep is None:
-            return None
-        # Not 0 / s: torch multiplies with the reciprocal, which is infinite for denormal numbers.
-        weights = (1 - null / torch.where(s > 0, s, torch.inf)).clamp_min(0) if null else s.sign()
-        if self.keep is not None:
-            weights[:, : max(0, weights.shape[1] - self.keep)] = 0
-        return weights
+        return (1 - null / torch.where(s > 0, s, torch.inf)).clamp_min(0) if null else None
 
     @abstractmethod
     def feature_gradient(self, s: Tensor, Z: Tensor) -> tuple[Tensor, Tensor | None]:
