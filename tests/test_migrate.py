@@ -56,6 +56,21 @@ def test_our_calls_run(page):
         eval(code, dict(scope()))
 
 
+def test_calls_in_the_readme_run():
+    table = (ROOT / "README.md").read_text(encoding="utf-8").partition("What do you need?")[2]
+    names = scope() | {"linalg": rootpool.linalg, "nn": rootpool.nn, "models": rootpool.models}
+    names |= {"net": torch.nn.Sequential(torch.nn.BatchNorm2d(4)), "name": "patchnet"}
+    names |= {"X": torch.randn(20, 3), "Y": torch.randn(20, 3)}
+    cells = [
+        line.split(" | ")[1] for line in table.partition("##")[0].splitlines() if " | " in line
+    ]
+    found = [code for cell in cells for code in CODE.findall(cell) if "(" in code]
+    assert len(found) > 15
+    for code in found:
+        if "path" not in code:
+            exec(f"{code} pass" if code.startswith("with") else code, dict(names))
+
+
 def test_methods_in_tables_exist():
     page = (ROOT / "docs" / "migrate" / "differentiable-svd.md").read_text(encoding="utf-8")
     named = re.findall(r'`"([\w-]+)"`', page)
