@@ -112,6 +112,7 @@ def test_stages_are_shared_by_those_who_need_them(files, tmp_path):
     """Each has a file of its own, which depends on the layers before it and on nothing else."""
     assert computed(files, tmp_path, stages=["average"]) == 1 + COUNT  # one finds the shapes
     assert computed(files, tmp_path, stages=["first", "average"]) == 1 + COUNT
+    assert len(list((tmp_path / "cache").glob("average-*"))) == 1
     assert computed(files, tmp_path, stages=["first"]) == 0
     other = Tiny()
     nn.init.ones_(other.second[1].weight)  # behind the stage

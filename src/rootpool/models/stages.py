@@ -156,7 +156,9 @@ def _keep_apart(graph: fx.Graph) -> None:
     maps = {}
     for stage, node in output.args[0].items():
         with graph.inserting_after(node):
-            maps[stage] = graph.call_function(_copied, (node,))
+            # By a name that does not depend on the other stages, as fingerprints of features do not.
+            name = f"{node.name}_copied"
+            maps[stage] = graph.create_node("call_function", _copied, (node,), name=name)
     output.args = (maps,)
 
 
