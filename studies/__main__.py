@@ -84,7 +84,8 @@ def _birds_arguments(add: Add) -> None:
     add(
         "--data", metavar="FOLDER", default="CUB_200_2011", help=f"{layouts} (default: %(default)s)"
     )
-    add("--methods", action="store_true", help="compare all methods too, which takes longer")
+    default = "(default: birds:heads and birds:poolings)"
+    add("entries", nargs="*", metavar="ENTRY", help=f"such as birds:methods {default}")
 
 
 COMMANDS = {
@@ -128,7 +129,7 @@ COMMANDS = {
     ),
     "birds": Command(
         "compare heads on frozen features of birds (a quarter of an hour)",
-        "python -m studies birds --data CUB_200_2011\npython -m studies birds --data CUB_200_2011 --methods",
+        "python -m studies birds --data CUB_200_2011\npython -m studies birds birds:methods",
         _birds_arguments,
         "studies.birds.command:main",
         AGAIN,

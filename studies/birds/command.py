@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,20 +32,20 @@ def bird_network(data: str, output: str, *, held_out: bool = False, **seeds: Any
     return Network("birds-head", data, kind="birds", name=name, change=change, **seeds)
 
 
-def main(data: str, *, methods: bool = False, seeds: int = 5, **where: Any) -> int:
+def main(data: str, entries: Sequence[str] = (), *, seeds: int = 5, **where: Any) -> int:
     """Train heads, or what is left of them, and write the page; or list the entries.
 
     Args:
         data: the folder of the data set.
-        methods: whether to compare the methods of the paper too, which takes longer than the rest.
+        entries: of the study; by default all but the methods of the paper, which take longer than the rest.
         seeds: repetitions of every head.
         where: ``show`` to list the entries and stop, and the fields of :class:`Options`.
     """
     study = load_birds()
     if where.get("show"):
-        return list_entries(study)
+        return list_entries(study, entries)
     network = bird_network(data, where["output"], seeds=seeds)
-    names = [] if methods else ["birds:heads"]
-    given = command_line(study.command, seeds=seeds) + " --methods" * methods
+    given = command_line(study.command, entries, seeds=seeds)
+    names = entries or ["birds:heads", "birds:poolings"]
     run_study(study, names, [network], Options.given(given, where))
     return 0
