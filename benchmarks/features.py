@@ -6,7 +6,7 @@ its gradient; weights cost little; k eigenvectors of a large matrix take a fract
     python benchmarks/features.py            the tables (about two minutes)
     python benchmarks/features.py --quick    small inputs
 
-What is not installed (roma, scipy) has no row.
+What is not installed (roma, kornia, scipy) has no row.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from rootpool.linalg import (
     null_vectors,
     rotation,
     singular_value_threshold,
+    stable,
     svd,
     topk_eigh,
 )
@@ -125,6 +126,26 @@ def others(batch: int, seconds: float) -> None:
     compare("Affine-invariant distance", distance, P, seconds)
 
 
+def homographies(batch: int, seconds: float) -> None:
+    """A function of kornia, and the same inside ``stable()``, where it is not NaN by itself."""
+    if not has("kornia"):
+        return
+    from kornia.geometry import find_homography_dlt
+
+    X = torch.rand(batch, 8, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    Y = X.flip(-1) + 0.1 * X.square()
+
+    def inside(X: Tensor) -> Tensor:
+        with stable():
+            return find_homography_dlt(X, Y, solver="svd")
+
+    contestants = {
+        "kornia.geometry.find_homography_dlt": lambda X: find_homography_dlt(X, Y, solver="svd"),
+        "the same inside stable()": inside,
+    }
+    compare("Homographies", contestants, X, seconds)
+
+
 def weights(batch: int, seconds: float) -> None:
     X = torch.randn(batch, 256, 196, generator=torch.Generator().manual_seed(0))
     attention = torch.rand(batch, 196, generator=torch.Generator().manual_seed(1))
@@ -152,6 +173,10 @@ def top(n: int, k: int) -> None:
 
     contestants = {"topk_eigh": projector, "leading_projector": lambda A: leading_projector(A, k)}
     compare(f"The projector on the {k} largest eigenvectors", contestants, A, 0.0)
+    from scipy.sparse.linalg import eigsh
+
+    value = race({"eigsh": lambda: eigsh(A.numpy(), k)}, 0.0, rounds=3)["eigsh"]
+    print(f"\nscipy's eigsh, which has no gradient, takes {duration(value)} for the vectors alone.")
     ours, exact = (gradient(f, A)()[0] for f in contestants.values())
     print(f"\nTheir gradients differ by {(ours - exact).norm() / exact.norm():.0e}.")
 
@@ -165,6 +190,7 @@ def main() -> None:
     rotations(1000 if quick else 10000, seconds)
     functions((64, 16, 12) if quick else (256, 32, 24), seconds)
     others(64 if quick else 1024, seconds)
+    homographies(16 if quick else 128, seconds)
     weights(2 if quick else 16, seconds)
     top(200 if quick else 1000, 8)
 
