@@ -100,16 +100,23 @@ def on_page_markdown(markdown: str, page: Page | None = None, **_: Any) -> str:
     if page is not None and page.file.src_uri.startswith(("results/", "appendix/")):
         markdown = MARK.sub(_coloured, VERDICT.sub(_coloured, markdown))
     markdown = TABLE.sub(lambda match: table(match[1], match[2] or ""), markdown)
-    listed = set(re.findall(r"^::: (\S+)$", markdown, re.MULTILINE))
+    listed = set(map(_last, re.findall(r"^::: (\S+)$", markdown, re.MULTILINE)))
 
     def directives(match: re.Match[str]) -> str:
-        new = [name for name in names(match[1], (match[2] or "").split()) if name not in listed]
-        listed.update(new)
+        new = [
+            name for name in names(match[1], (match[2] or "").split()) if _last(name) not in listed
+        ]
+        listed.update(map(_last, new))
         return "\n".join(f"::: {name}" for name in new)
 
     markdown = NAMES.sub(directives, markdown)
     shown = re.findall(r"^::: (\S+)$", markdown, re.MULTILINE)
     return INDEX.sub(lambda match: index(match[1], shown), markdown)
+
+
+def _last(name: str) -> str:
+    """A name without its module: a package may export what a module of its page does."""
+    return name.rpartition(".")[2]
 
 
 def _coloured(match: re.Match[str]) -> str:

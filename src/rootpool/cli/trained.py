@@ -22,7 +22,7 @@ def evaluate(
     mirrored: bool = False,
     on_bad_image: str | None = None,
 ) -> int:
-    """Print the errors of a checkpoint, and those of its worst classes."""
+    """Print the errors of a checkpoint and of its worst classes."""
     _check_exists(checkpoint)
     if output is not None and os.path.isfile(output):  # said before the work, not after it
         raise SettingsError(f"{output} is a file, not a folder; choose another --output")

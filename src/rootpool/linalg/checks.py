@@ -54,9 +54,9 @@ _enabled: ContextVar[bool] = ContextVar("rootpool_checks", default=True)
 
 @contextlib.contextmanager
 def skip_checks(skip: bool = True) -> Iterator[None]:
-    """Do not look at values inside this context: broken input then gives NaN instead of an error.
+    """Skip the checks of values inside this context: broken input then gives NaN instead of an error.
 
-    Every look makes the host wait for the accelerator. What is computed in this context is not
+    Every check makes the host wait for the accelerator. What is computed in this context is not
     checked in its backward either, wherever that runs. The choice belongs to the calling thread (and
     asyncio task); others keep their checks. A compiled function takes it from where it is called.
 

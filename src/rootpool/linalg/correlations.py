@@ -50,7 +50,7 @@ def canonical_correlations(X: Tensor, Y: Tensor, ridge: float = 0.0) -> Tensor:
 
     with the sample covariances of centred data, divided by N - 1. The negative sum is the loss of Deep
     CCA; one plus the sum of squares is the VAMP-2 score of a time series and its delayed copy. With
-    fewer samples than dimensions the inverse roots are those of N x N matrices; a ridge is necessary
+    fewer samples than dimensions only N x N matrices are inverted; a ridge is necessary
     then, and the gradient is as exact as elsewhere.
 
     Args:

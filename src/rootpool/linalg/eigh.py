@@ -119,7 +119,7 @@ def eigh(
     r"""Eigendecomposition :math:`A = U \,\mathrm{diag}(\lambda)\, U^H` whose gradient stays finite.
 
     A drop-in for :func:`torch.linalg.eigh` in arguments, values, order and what it reads (one triangle
-    alone; the gradient is that of a symmetric matrix, and symmetric itself).
+    alone; the gradient is symmetric as well).
 
     A gradient of eigen*vectors* at a tie exists only for losses that take the eigenspace as a whole,
     such as functions of the projector on it. For these the default rule is exact, and for others it

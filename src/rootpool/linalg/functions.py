@@ -103,7 +103,7 @@ def matrix_function(
             powers accept semi-definite matrices: eigenvalues at round-off level,
             ``|lam| <= 2 sqrt(n) eps max(lam)``, count as exact zeros, and the derivative, infinite
             there, is taken along perturbations that keep the rank (0 between two zero
-            eigenvalues). Inverse roots, logarithm and negative powers want positive definite ones.
+            eigenvalues). Inverse roots, logarithm and negative powers need positive definite ones.
             Also where a value or a derivative is beyond the range of the dtype, in the backward too
             (not under ``torch.compile`` and ``torch.func``: there it is infinite or NaN).
 

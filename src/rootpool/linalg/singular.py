@@ -380,7 +380,7 @@ def clip_singular_values(
         solver_device: where to decompose, as in :func:`eigh`.
 
     Returns:
-        ``(..., m, n)``. Derivatives are exact at ties; at a bound they are those of :func:`torch.clamp`.
+        ``(..., m, n)``. Derivatives are exact at ties; at a bound they are as in :func:`torch.clamp`.
 
     Raises:
         torch.linalg.LinAlgError: for a singular ``A`` where ``min`` is positive.

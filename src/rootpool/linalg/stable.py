@@ -187,7 +187,7 @@ _BACKWARDS = {
 
 
 def stable(rule: str | Rule = "degenerate") -> contextlib.AbstractContextManager[object]:
-    r"""Run the decompositions of torch by ours inside this context, also in code of others.
+    r"""Replace torch's decompositions by ours inside this context, also in other libraries.
 
     ``torch.linalg.eigh``, ``eigvalsh``, ``svd``, ``svdvals``, ``polar``, ``matrix_sqrth``, nuclear norms,
     ``torch.svd`` and ``Tensor.svd`` keep their arguments, defaults and results, and get the derivatives of

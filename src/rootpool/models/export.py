@@ -79,7 +79,7 @@ def export_onnx(
 ) -> None:
     """Write the network as one ONNX file, ``images`` to ``logits``, for any batch size.
 
-    The methods are those of :func:`export_program`. Needs the packages onnx and onnxscript.
+    It takes the same methods as :func:`export_program`. Needs the packages onnx and onnxscript.
 
     Args:
         model: the network, in evaluation mode.

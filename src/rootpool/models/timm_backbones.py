@@ -38,7 +38,7 @@ def timm_backbone(
     class and register tokens.
 
     Args:
-        name: a name that ``timm.list_models`` knows, with or without the tag of its weights.
+        name: a name in ``timm.list_models()``, with or without the tag of its weights.
         pretrained: whether timm fetches its weights.
         tensors: weights under timm's names, instead of fetched ones.
         tokens: which tokens the map has, as in ``create_model``.

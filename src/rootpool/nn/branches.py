@@ -43,7 +43,7 @@ class BranchPool(nn.Module):
     .. math:: v = [\, p_1(X_{t_1}), \dots, p_k(X_{t_k}) \,]
 
     Reduction, method and scaling belong to each pooling. A stage may feed several branches. The
-    method of all covariance poolings can be changed at once on a live module, as that of one pooling.
+    method of all covariance poolings can be changed at once on a live module.
 
     Args:
         branches: pairs of a stage and its pooling. The stage is a key of the maps: the name of a

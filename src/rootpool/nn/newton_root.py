@@ -71,9 +71,8 @@ class SVDNewton(SpectralRoot):
 class NewtonFused(SVDNewton):
     """Newton-Schulz forward and backward, from the features directly.
 
-    Value and gradient are those of :class:`ISqrtCov` up to rounding. The cost hardly grows with the number
-    of iterations, and with few positions it is a fraction of that of products of covariances; unlike
-    those, it cannot be exported.
+    It has the value and gradient of :class:`ISqrtCov` up to rounding. It takes hardly longer with more
+    iterations, and with few positions a fraction of the time; but it cannot be exported.
     """
 
     name: ClassVar[str] = "newton-fused"

@@ -160,7 +160,7 @@ class _LeftFactor(Smooth):
 class PolarRoot(Method):
     """The root as a polar factor of the features: products alone, as accurate in float32 as ``exact``.
 
-    Value and gradient are those of :class:`Exact` for singular values of the centred features (roots of
+    It has the value and gradient of :class:`Exact` for singular values of the centred features (roots of
     eigenvalues) from ``lower`` times their root sum of squares on; smaller ones fade out, and count as zeros
     from a thirtieth of that on. So rank-deficient maps are ordinary. Of covariances alone, without their
     features, it is :func:`rootpool.linalg.sqrtm`.

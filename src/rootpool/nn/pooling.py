@@ -64,8 +64,8 @@ def covariance_pool(
             matrices of a batch one after the other there, the CPU.
 
     Returns:
-        The representation in the dtype of the features. That of one map does not depend on what else is
-        in the batch or on the number of threads, up to rounding; the bits are the same for the same
+        The representation in the dtype of the features. It does not depend on the rest
+        of the batch or on the number of threads, up to rounding; the bits are the same for the same
         machine, settings and batch.
 
     >>> covariance_pool(torch.tensor([[[1.0, 3.0], [2.0, 2.0]]]))

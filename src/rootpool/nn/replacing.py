@@ -103,7 +103,7 @@ def replace_batch_norm(
         names: a pattern of the names in ``model.named_modules()``, such as ``"layer1.*"``. Published
             networks whiten a few layers only, often the first.
         compute_dtype: as in :class:`Whitening`.
-        process_group: shares its statistics; None for that of a ``SyncBatchNorm``, or the default one.
+        process_group: to share statistics with; None for a ``SyncBatchNorm``'s own, or the default one.
 
     Returns:
         The network; a new layer if ``model`` itself is a batch norm.

@@ -173,7 +173,7 @@ class Whitening(_Whitening):
     While training, mean and covariance come from the batch, over samples and positions and, when a
     process group is initialised, over all its processes: one process with a batch of B gives the same
     result as two with B/2 each, up to rounding, and the same gradients. In evaluation they are running
-    averages (unbiased, like those of ``BatchNorm``) of means and covariances, whose inverse root is
+    averages (unbiased, as in ``BatchNorm``) of means and covariances, whose inverse root is
     computed then: an average of inverse roots is not the inverse root of anything. The gradient is exact
     at repeated eigenvalues. Fewer samples than channels are fine.
 

@@ -71,7 +71,7 @@ def spectrum_statistics(features: Tensor, *, eps: float | None = None) -> dict[s
     Args:
         features: ``(B, C, H, W)`` or ``(B, C, N)``, B at least 1. If an entry is NaN or infinite, all
             statistics are NaN.
-        eps: smallest eigenvalue in the condition number, by default that of float64; use
+        eps: smallest eigenvalue in the condition number, by default float64's epsilon; use
             ``torch.finfo(pool.compute_dtype).eps`` for a pool of another precision.
 
     >>> spectrum_statistics(torch.tensor([[[1.0, 3.0, 1.0, 3.0], [1.0, 1.0, 2.0, 2.0]]]))

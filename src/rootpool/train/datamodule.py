@@ -37,7 +37,7 @@ __all__ = ["ImageData"]
 
 
 class ImageData(pl.LightningDataModule):
-    """Images in a folder, or an embedded data set.
+    """Batches of the images of a data set, for Lightning.
 
     Args:
         settings: which images, their transforms and batches.
@@ -101,7 +101,7 @@ class ImageData(pl.LightningDataModule):
 
         Args:
             frozen: the stages.
-            mirrored: whether those of mirror images follow, for validation.
+            mirrored: whether features of mirror images follow, for validation.
             progress: whether to show progress.
         """
         splits, options = self.splits, self.hparams

@@ -135,7 +135,7 @@ def evaluate(
         run: from `load_run`.
         root: a data set, whose validation split counts, or a folder with images in folders of classes,
             all of which count; None for the validation split that the run was trained with.
-        mirrored: decide by the mean of the logits of each image and of its mirror image.
+        mirrored: predict from the mean of the logits of each image and of its mirror image.
         on_bad_image: ``raise`` or ``skip``; None for what the run was trained with.
         trainer_options: of Lightning's Trainer, such as ``devices``.
     """

@@ -74,7 +74,7 @@ class ModelSettings:
         branches: the stages that are pooled side by side, their vectors in one; None for the last map alone.
         compute_dtype: what the pooling computes in; None for float64 where the device has it.
         solver_device: where the pooling decomposes, such as ``cpu``; None as in `covariance_pool`.
-        mirrored: whether the mean of the logits of an image and of its mirror image decides, in evaluation.
+        mirrored: whether evaluation averages the logits of each image and of its mirror image.
         weights: a checkpoint to start from, or the folder of a run; its classifier is left out when its
             number of classes differs.
         freeze: ``backbone``, or the name of its last module that is frozen, such as ``layer3.0``.

@@ -39,7 +39,7 @@ SPLITS = ("train", "training", "testing", *VAL)
 class Listing:
     """The images of a data set, and the names of the labels.
 
-    Those of a split are files, as paths with labels; or pixels with labels, which were read at once.
+    The images of a split are files, as paths with labels; or pixels with labels, which were read at once.
     """
 
     train: list[Sample] | CIFAR10
