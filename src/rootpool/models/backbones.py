@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -108,8 +109,20 @@ class Backbone(nn.Module):
         self.input_size = input_size
         self.pretrained_cfg = dict(pretrained_cfg or {})
 
-    def forward(self, images: Tensor) -> Features:
-        return self.layout(features_of(self.body)(images))
+    def forward(self, images: Tensor, mask: Tensor | None = None) -> Features:
+        """The map; where ``mask`` is false, no token attends to that position of it."""
+        features: Callable[..., Tensor] = features_of(self.body)
+        if mask is None:
+            return self.layout(features(images))
+        if "attn_mask" not in inspect.signature(features).parameters:
+            raise ValueError(
+                f"{type(self.body).__name__} cannot leave out positions; mask the pooling alone: "
+                "model.forward_head(model.forward_features(images), mask=mask)"
+            )
+        kept = mask.flatten(1) > 0
+        if self.layout.tokens != ALL:  # whose mask has the class and register tokens already
+            kept = nn.functional.pad(kept, (self.layout.prefix_tokens, 0), value=True)
+        return self.layout(features(images, attn_mask=kept[:, None, None]))
 
     def extra_repr(self) -> str:
         return f"num_features={self.num_features}, layout={self.layout}"

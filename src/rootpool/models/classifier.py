@@ -31,11 +31,28 @@ class PooledClassifier(nn.Module):
         spec: how ``create_model`` made the network; a saved file carries it.
         drop_rate: dropout of the pooled vector, before the classifier.
 
+    Shape:
+        what the backbone takes, to ``(B, num_classes)``. A second argument, ``model(images, mask)``, is a
+        mask ``(B, N)`` of the positions of the feature map: false where a sequence is padded. The pool leaves
+        them out. The backbone gets the mask as its second argument, because its attention must leave them
+        out as well: transformers of timm with ``attn_mask`` do, and your own may. For any other backbone,
+        ``forward_head(features, mask=mask)`` masks the pool alone.
+
     >>> import torch
     >>> from rootpool.nn import CovariancePool
     >>> pool = CovariancePool(8)
     >>> model = PooledClassifier(nn.Conv2d(3, 8, 3), pool, nn.Linear(pool.out_features, 10))
     >>> model(torch.randn(2, 3, 9, 9)).shape
+    torch.Size([2, 10])
+
+    Sequences of four and of nine tokens, the first one padded:
+
+    >>> from rootpool.models import create_model
+    >>> vit = create_model(
+    ...     "vit_tiny_patch16_224", num_classes=10, reduction=8, img_size=48, depth=1
+    ... )
+    >>> mask = torch.arange(9) < torch.tensor([[4], [9]])
+    >>> vit(torch.randn(2, 3, 48, 48), mask).shape
     torch.Size([2, 10])
     """
 
@@ -87,17 +104,20 @@ class PooledClassifier(nn.Module):
 
     # Forward
 
-    def forward_features(self, images: Tensor) -> Features:
+    def forward_features(self, images: Tensor, mask: Tensor | None = None) -> Features:
         """The feature map, before pooling and reduction; a dictionary of maps for several branches."""
-        return self.backbone(images)
+        return self.backbone(images) if mask is None else self.backbone(images, mask)
 
-    def forward_head(self, features: Features, pre_logits: bool = False) -> Tensor:
+    def forward_head(
+        self, features: Features, pre_logits: bool = False, mask: Tensor | None = None
+    ) -> Tensor:
         """Logits of a feature map, or the pooled vector that they are computed from."""
-        pooled = self.head_drop(self.pool(features).flatten(1))
+        pooled = self.pool(features) if mask is None else self.pool(features, mask)
+        pooled = self.head_drop(pooled.flatten(1))
         return pooled if pre_logits else self.classifier(pooled)
 
-    def forward(self, images: Tensor) -> Tensor:
-        return self.forward_head(self.forward_features(images))
+    def forward(self, images: Tensor, mask: Tensor | None = None) -> Tensor:
+        return self.forward_head(self.forward_features(images, mask), mask=mask)
 
     # The last layer
 

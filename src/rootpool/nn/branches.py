@@ -51,7 +51,8 @@ class BranchPool(nn.Module):
             module with ``out_features`` that maps ``(B, C, H, W)`` to one vector, or matrix, per sample.
 
     Shape:
-        a dictionary or sequence of maps ``(B, C_t, H_t, W_t)`` to ``(B, out_features)``.
+        a dictionary or sequence of maps ``(B, C_t, H_t, W_t)`` to ``(B, out_features)``. A second argument is
+        weights of the positions, as in :func:`covariance`, of all maps but those with a single position.
 
     >>> from rootpool.nn import AveragePool, CovariancePool, Length
     >>> pool = BranchPool(
@@ -103,7 +104,9 @@ class BranchPool(nn.Module):
         """Number of output features per sample: the sum over the branches."""
         return sum(cast(int, pool.out_features) for pool in self.pools)
 
-    def forward(self, maps: Mapping[str, Tensor] | Sequence[Tensor]) -> Tensor:
+    def forward(
+        self, maps: Mapping[str, Tensor] | Sequence[Tensor], weights: Tensor | None = None
+    ) -> Tensor:
         vectors = []
         for stage, pool in zip(self.stages, self.pools, strict=True):
             try:
@@ -113,7 +116,8 @@ class BranchPool(nn.Module):
                     f"BranchPool needs the feature map of stage {stage!r}, got {_describe(maps)}; "
                     "let the backbone return that stage"
                 ) from None
-            vectors.append(pool(features).flatten(1))
+            weighs = weights is not None and features.shape[2:].numel() > 1
+            vectors.append((pool(features, weights) if weighs else pool(features)).flatten(1))
         return torch.cat(vectors, 1)
 
     def extra_repr(self) -> str:
