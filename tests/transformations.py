@@ -35,6 +35,9 @@ ONCE = Refusal(
 )
 POLAR = Refusal("not implemented for polar", "second derivatives of .* with polar are not impl")
 RULE = Refusal("a rule is not the derivative of anything", "gradient rule .* do not exist")
+TOPK = Refusal(
+    "it iterates, by values", "topk_.* has no second derivative and no forward mode, and works"
+)
 TENSOR = Refusal("not implemented for a tensor", "with a tensor as exponent are not implemented")
 
 
@@ -93,6 +96,16 @@ def null_space(A: Tensor) -> Tensor:
     return _product(N, N)
 
 
+def top(A: Tensor) -> Tensor:
+    lam, U = la.topk_eigh(A, 2)
+    return _product(U * lam, U)
+
+
+def truncated(A: Tensor) -> Tensor:
+    U, S, Vh = la.topk_svd(A, 2)
+    return _product(U * S, Vh.mH)
+
+
 def subspace(X: Tensor) -> Tensor:
     V = la.principal_subspace(X, 2)
     return _product(V, V)
@@ -134,6 +147,8 @@ def pooling(method: str, *shape: int, **refuses: Refusal) -> Row:
     return of_maps(lambda X: covariance_pool(X, method), *shape, **refuses)
 
 
+NO_MORE = dict.fromkeys(("gradgrad", "jvp", "vmap", "compile", "export"), TOPK)
+
 FUNCTIONS: dict[str, Row] = {
     "sqrtm": matrix(la.sqrtm),
     "inv_sqrtm": matrix(la.inv_sqrtm),
@@ -170,6 +185,8 @@ FUNCTIONS: dict[str, Row] = {
         of_two(lambda X, Y: la.align(X, Y, scale=True).rotation), 2, 5, 3, complex=REAL_POINTS
     ),
     "null_vectors": general(null_space, 4, 4),
+    "topk_eigh": matrix(top, **NO_MORE),
+    "topk_svd": general(truncated, 4, 3, **NO_MORE),
     "leading_projector": matrix(lambda A: la.leading_projector(A, 2)),
     "principal_subspace": general(subspace, 5, 3),
     "principal_subspace, N < d": general(subspace, 4, 5),
@@ -343,7 +360,8 @@ def check_float32(row: Row) -> None:
 
 def check_complex(row: Row) -> None:
     check_grad(row, torch.complex128)
-    check_jvp(row, torch.complex128)
+    if row.refusal("jvp") is None:
+        check_jvp(row, torch.complex128)
 
 
 def check_float64(row: Row) -> None:
@@ -475,6 +493,8 @@ CHECKS = {**TRANSFORMATIONS, **PAIRS, **COMPILED_PAIRS}
 
 # What a row refuses is said once: by the transformation that needs it.
 NEEDS = {
+    "vmap of grad": ("vmap",),
+    "jvp and vmap": ("jvp", "vmap"),
     "hessian": ("gradgrad",),
     "hessian of vmap": ("gradgrad",),
     "complex, gradgrad": ("complex", "gradgrad"),

@@ -41,7 +41,7 @@ ROWS = {
 # These have derivatives where eigenvalues, or singular values, differ.
 SIMPLE = (
     *("eig", "svd", "leading_", "principal_", "null_", "low_rank", "rotation", "canonical_"),
-    *("sqrtm(keep", "sqrtm(rule", "singular_value_", "align", "clip_"),
+    *("sqrtm(keep", "sqrtm(rule", "singular_value_", "align", "clip_", "topk_"),
 )
 
 

@@ -21,18 +21,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
+from torch.autograd.forward_ad import unpack_dual
 from torch.autograd.function import once_differentiable
 from torch.linalg import LinAlgError
 
+from ._private import is_wrapped, records_operators, within_dual_level
 from .checks import DTYPES, VECTOR_ADVICE, check_count, check_range, check_square, check_tensor
 from .decompose import eigh_forward
 from .differentiation import hermitian_part
 from .eigh import EighResult, eigh
 from .precision import without_autocast
+from .products import product
 from .rules import Degenerate
 from .solvers import power_of_two
 from .svd import SVDResult
@@ -41,6 +44,45 @@ __all__ = ["topk_eigh", "topk_svd"]
 
 Operator = Callable[[Tensor], Tensor]
 DENSE = 64  # up to this side, and for nearly all pairs, a full decomposition takes less time
+
+
+class _FirstOrder(torch.autograd.Function):
+    """``A U`` as it is. U is no constant, so that a gradient by it cannot be differentiated."""
+
+    @staticmethod
+    def forward(ctx: Any, AU: Tensor, limits: str) -> Tensor:
+        ctx.save_for_backward(AU)
+        ctx.limits = limits
+        return AU.view_as(AU)
+
+    @staticmethod
+    def backward(ctx: Any, G: Tensor) -> tuple[Tensor | None, ...]:
+        (AU,) = ctx.saved_tensors
+        return _Refused.apply(G, AU, ctx.limits) if torch.is_grad_enabled() else G, None
+
+
+class _Refused(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, G: Tensor, AU: Tensor, limits: str) -> Tensor:
+        ctx.limits = limits
+        return G.view_as(G)
+
+    @staticmethod
+    def backward(ctx: Any, *_: Tensor) -> NoReturn:
+        raise RuntimeError(ctx.limits)
+
+
+_LIMITS = (
+    "{} has no second derivative and no forward mode, and works neither in torch.func and torch.vmap nor in "
+    "torch.compile, torch.export and torch.jit.trace; use eigh or svd"
+)
+
+
+def _check_plain(limits: str, tensor: Tensor) -> None:
+    """Raise inside transformations that would see constants, or no values."""
+    traced = is_wrapped(tensor) or records_operators()
+    if traced or (within_dual_level() and unpack_dual(tensor).tangent is not None):
+        raise RuntimeError(limits)
 
 
 class _OutOfTheSpan(torch.autograd.Function):
@@ -54,6 +96,7 @@ class _OutOfTheSpan(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
+    @without_autocast
     def backward(ctx: Any, G: Tensor) -> tuple[Tensor | None, ...]:
         U, lam = ctx.saved_tensors
         return _solve(ctx.apply_A, U, lam, G), None, None, None
@@ -142,22 +185,31 @@ def _largest(apply: Operator, k: int, like: Tensor) -> tuple[Tensor, Tensor, flo
 
 def _topk(apply: Operator, k: int, like: Tensor, caller: str, what: str) -> tuple[Tensor, Tensor]:
     """Eigenvalues and vectors, with their graph."""
+    limits = _LIMITS.format(caller)
+    if torch.compiler.is_compiling():
+        torch._dynamo.skip_frame(
+            msg=limits
+        )  # an error where the graph has to be whole, else eager mode
+        raise RuntimeError(limits)
+    _check_plain(limits, like)
     with torch.no_grad():
         lam, U, following = _largest(apply, k, like)
     AU = apply(U)
+    _check_plain(limits, AU)
     if not AU.requires_grad:
         return lam, U
+    AU = _FirstOrder.apply(AU, limits)
     least, largest = float(lam[0]), max(float(lam.abs().max()), abs(following) if k < len(U) else 0)
     if k < len(U) and least - following <= max(len(U), 10) * torch.finfo(lam.dtype).eps * largest:
         raise LinAlgError(
             f"{caller}: the cut at k = {k} is inside a multiplet, because {what} on both sides of it are "
             f"equal to working precision ({least:.6g} and {following:.6g}); choose k at a gap of the spectrum"
         )
-    small = U.mH @ AU
+    small = product(U.mH, AU)
     ties = Degenerate(max(len(U), 10) * torch.finfo(lam.dtype).eps)
     values, turned = eigh(hermitian_part(small), rule=ties)
-    outside = _OutOfTheSpan.apply(AU - U @ small, U, lam, apply)
-    return values, (U + outside) @ turned
+    outside = _OutOfTheSpan.apply(AU - product(U, small), U, lam, apply)
+    return values, product(U + outside, turned)
 
 
 @without_autocast
@@ -171,8 +223,9 @@ def topk_eigh(A: Tensor | Operator, k: int, *, like: Tensor | None = None) -> Ei
     ``torch.compile`` are refused.
 
     Args:
-        A: one symmetric or Hermitian matrix ``(n, n)``, dense or sparse, or a function of columns ``(n, j)``
-            that is linear and Hermitian; gradients flow to the tensors that it uses.
+        A: one symmetric or Hermitian matrix ``(n, n)``, dense (its Hermitian part counts) or sparse, or a
+            function of columns ``(n, j)`` that is linear and Hermitian; gradients flow to the tensors that
+            it uses.
         k: how many, 1 to n.
         like: for a function, a vector ``(n,)`` of its dtype and device.
 
@@ -197,8 +250,9 @@ def topk_eigh(A: Tensor | Operator, k: int, *, like: Tensor | None = None) -> Ei
     if isinstance(A, Tensor):
         check_square(A, "topk_eigh")
         _check_single(A, "topk_eigh")
-        matrix = hermitian_part(A) if A.requires_grad and A.layout == torch.strided else A
-        apply, vector = (lambda V: matrix @ V), A.new_empty(A.shape[-1])
+        dense = A.layout == torch.strided
+        matrix, times = (hermitian_part(A), product) if dense else (A, torch.matmul)
+        apply, vector = (lambda V: times(matrix, V)), A.new_empty(A.shape[-1])
     else:
         check_tensor(like, "topk_eigh of a function, as like=,")
         assert like is not None
@@ -239,7 +293,7 @@ def topk_svd(A: Tensor, k: int) -> SVDResult:
     check_count(k, min(m, n), "topk_svd", A)
 
     def apply(Z: Tensor) -> Tensor:
-        return torch.cat([A @ Z[m:], A.mH @ Z[:m]])
+        return torch.cat([product(A, Z[m:]), product(A.mH, Z[:m])])
 
     s, Z = _topk(apply, k, A.new_empty(m + n), "topk_svd", "singular values")
     if float(s.detach()[0]) <= 2 * math.sqrt(m + n) * torch.finfo(s.dtype).eps * float(
