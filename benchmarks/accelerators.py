@@ -23,6 +23,7 @@ from timing import table
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from rootpool.files import write_atomically
 from rootpool.nn import Method, PolarRoot, covariance_pool
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
@@ -186,7 +187,7 @@ def main() -> None:
             text, found = place.subn(lambda m, lines=lines: f"{m[1]}{lines}\n{m[2]}", text)
             if not found:
                 raise SystemExit(f"{path} has no place for {name}")
-        path.write_text(text, encoding="utf-8")
+        write_atomically(path, text)
 
 
 if __name__ == "__main__":

@@ -61,7 +61,8 @@ def contact_sheet(path: Path, seed: int = 0) -> None:
     for place, card in enumerate(cards):
         row, column = divmod(place, COLUMNS)
         sheet.paste(card, (column * width + GAP, top + row * height))
-    sheet.save(path, optimize=True)
+    kind = Image.registered_extensions()[Path(path).suffix]
+    write_atomically(path, lambda file: sheet.save(file, format=kind, optimize=True))
 
 
 def _card(name: str, *rows: Tensor) -> Image.Image:

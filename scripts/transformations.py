@@ -35,12 +35,16 @@ These have exceptions. A dash means not supported; the call raises a clear error
 `jvp` is forward mode by `torch.func.jvp` and `torch.autograd.forward_ad`; `hessian` is `torch.func.hessian`,
 and forward mode twice. `compile` is `torch.compile(fullgraph=True)`, forward and backward; forward mode
 *inside* a compiled function is an error. Functions of two matrices are differentiated in both. All checks
-are in float64, except for the columns `float32`, `complex` and `autocast` (value and
-derivatives, inside and outside); `float32` and `float64` compare gradients to 1e-4 and 1e-9.
+are in float64, except for the columns `float32`, `complex` and `autocast` (value and gradient, inside and
+outside); `float32` and `float64` compare gradients to 1e-4 and 1e-9.
+
+Where autocast is off around the function and on around `backward()`, which torch advises against, its own
+derivatives multiply in half precision. Of the functions above `eigh`, `svd` and `newton_schulz` have such,
+and what is made of them; the other matrix functions, poolings and `eigvalsh` have not.
 
 `torch.jit.trace`, which torch deprecates, records values for the sizes of its example, and derivatives only
 if the example needs a gradient; those of `bures_wasserstein`, `frechet_distance`, `powm(A, tensor)` and of
-pooling by `polar` are an error.
+pooling by `polar` are an error, and so is all of `topk_eigh` and `topk_svd`.
 
 ## Pairs
 
@@ -52,9 +56,10 @@ With exceptions:
 
 {table_of_pairs}
 
-`checkpoint` is `torch.utils.checkpoint` in both of its modes; twice differentiated, `use_reentrant=False`,
-because torch itself has no second derivative in the other. `autocast of half` has float16 and bfloat16 input,
-and compares value and gradient with the same numbers in float64.
+`jvp and vmap` is each of the two over the other. `checkpoint` is `torch.utils.checkpoint` in both of its
+modes; twice differentiated, `use_reentrant=False`, because torch itself refuses a second derivative in the
+other. `autocast, gradgrad` has autocast around both backward passes. `autocast of half` has float16 and
+bfloat16 input, and compares value and gradient with the same numbers in float64.
 
 Compilation takes long, so of its pairs only one function of each kind is checked: the *first* call with
 complex and with half-precision input, and calls after a change of the batch and of the size of the matrices.

@@ -34,14 +34,15 @@ def test_vectorised_derivatives_of_autograd(name):
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_default_device_and_a_counter_of_operations_change_nothing(name):
-    counter = FlopCounterMode(display=False)
+    counter, row = FlopCounterMode(display=False), FUNCTIONS[name]
+    twice = None if row.refusal("gradgrad") else 1e-10
     for context in (torch.device("meta"), counter):
-        inside(lambda context=context: context, FUNCTIONS[name], torch.float64, 1e-12, 1e-10)
+        inside(lambda context=context: context, row, torch.float64, 1e-12, twice)
     assert counter.get_total_flops() > 0
 
 
 # Rows that ask the symbol for its parts or its device themselves, before they call the function.
-ASKED_FIRST = ("distance", "wasserstein", "correlations", "tensor", "align", "B=B")
+ASKED_FIRST = ("distance", "wasserstein", "correlations", "tensor", "align", "B=B", "topk_eigh")
 
 
 @pytest.mark.parametrize(

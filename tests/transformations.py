@@ -332,14 +332,19 @@ def check_export(row: Row) -> None:
     _close(torch.export.export(Module(), (A,)).module()(A), row.call(A), 1e-12)
 
 
-def inside(context: Callable, row: Row, dtype: torch.dtype, once: float, twice: float) -> None:
-    """Value, gradient and, where there is one, second derivative inside a context, and without it."""
+def inside(
+    context: Callable,
+    row: Row,
+    dtype: torch.dtype,
+    once: float | None = None,
+    twice: float | None = None,
+) -> None:
+    """Value and gradient, and second derivative, inside a context and without it, to these tolerances."""
     A, loss = row.sample(dtype), _loss(row)
     V = _direction(A)
     calls = [(row.call, once), (lambda A: _gradient(loss, A), once)]
-    if row.refusal("gradgrad") is None:
-        calls.append((lambda A: _twice(loss, A, V), twice))
-    for call, tolerance in calls:
+    calls.append((lambda A: _twice(loss, A, V), twice))
+    for call, tolerance in (pair for pair in calls if pair[1] is not None):
         expected = call(A)
         with context():
             got = call(A)
@@ -347,9 +352,12 @@ def inside(context: Callable, row: Row, dtype: torch.dtype, once: float, twice: 
         _close(got.to(expected.dtype), expected, tolerance)
 
 
+def _autocast() -> torch.autocast:
+    return torch.autocast("cpu", torch.bfloat16)  # which would be wrong by 1e-2
+
+
 def check_autocast(row: Row) -> None:
-    # bfloat16 would be wrong by 1e-2.
-    inside(lambda: torch.autocast("cpu", torch.bfloat16), row, torch.float32, 1e-5, 1e-3)
+    inside(_autocast, row, torch.float32, 1e-5)
 
 
 def check_float32(row: Row) -> None:
@@ -414,7 +422,16 @@ def check_checkpoint(row: Row) -> None:
 
 
 def check_checkpoint_twice(row: Row) -> None:
+    """In the one mode; in the other torch has no second derivative, and says so."""
     check_gradgrad(row, lambda loss: lambda A: checkpoint(loss, A, use_reentrant=False))
+    A = row.sample()
+    with pytest.raises(RuntimeError, match="use_reentrant=True"):
+        _twice(lambda A: checkpoint(_loss(row), A, use_reentrant=True), A, A)
+
+
+def check_autocast_twice(row: Row) -> None:
+    """Around both backward passes."""
+    inside(_autocast, row, torch.float32, twice=1e-3)
 
 
 def check_half_in_autocast(row: Row) -> None:
@@ -437,9 +454,10 @@ def check_compile_of_complex(row: Row) -> None:
 
 
 def check_compile_of_half(row: Row) -> None:
-    A = row.sample().bfloat16()
-    with torch.autocast(A.device.type, torch.bfloat16):
-        _close(_compiled(row.call)(A).double(), row.call(A).double(), 1e-6)
+    for dtype in (torch.float16, torch.bfloat16):
+        A = row.sample().to(dtype)
+        with torch.autocast(A.device.type, dtype):
+            _close(_compiled(row.call)(A).double(), row.call(A).double(), 1e-6)
 
 
 def check_compile_again(row: Row) -> None:
@@ -472,6 +490,7 @@ PAIRS: dict[str, Callable[[Row], None]] = {
     "complex, gradgrad": check_complex_gradgrad,
     "checkpoint": check_checkpoint,
     "checkpoint, gradgrad": check_checkpoint_twice,
+    "autocast, gradgrad": check_autocast_twice,
     "autocast of half": check_half_in_autocast,
 }
 
@@ -487,6 +506,7 @@ COMPILED = (
     "eigh: projector",
     "eigvalsh",
     "orthogonalize, square",
+    "singular_value_function",
     "covariance_pool('exact')",
 )
 CHECKS = {**TRANSFORMATIONS, **PAIRS, **COMPILED_PAIRS}
@@ -499,6 +519,7 @@ NEEDS = {
     "hessian of vmap": ("gradgrad",),
     "complex, gradgrad": ("complex", "gradgrad"),
     "checkpoint, gradgrad": ("gradgrad",),
+    "autocast, gradgrad": ("gradgrad",),
     "compile of complex": ("complex",),
 }
 

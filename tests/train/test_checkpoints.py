@@ -5,10 +5,12 @@
 
 import errno
 import os
+import re
 import shutil
 import subprocess
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 import timm
@@ -22,6 +24,8 @@ from rootpool.train import SettingsError
 from rootpool.train.checkpoints import RESUMED, AtomicCheckpointIO
 from rootpool.train.evaluation import load_run
 from small_runs import Seen, final, run, typed
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_an_error_names_the_file_and_leaves_what_was_there(tmp_path, monkeypatch):
@@ -41,6 +45,19 @@ def test_an_error_names_the_file_and_leaves_what_was_there(tmp_path, monkeypatch
         write_atomically(saved, 20_000 * " ")
     assert torch.equal(AtomicCheckpointIO().load_checkpoint(saved)["weight"], torch.ones(3))
     assert os.listdir(tmp_path) == ["last.ckpt"]
+
+
+OTHER_WRITERS = re.compile(
+    r"\.write_(?:text|bytes)\(|\bopen\([^)]*[\"'][wax]|savefig\((?!file|buffer)"
+)
+
+
+def test_files_are_written_by_one_function():
+    """But for features, which grow, and for images that can be made again."""
+    rooms = [ROOT / room for room in ("src", "studies", "scripts", "benchmarks")]
+    files = [file for room in rooms for file in room.rglob("*.py")]
+    found = [f.name for f in files if OTHER_WRITERS.search(f.read_text(encoding="utf-8"))]
+    assert found == ["files.py"]
 
 
 def test_two_threads_may_write_one_file(tmp_path):

@@ -165,7 +165,8 @@ def _largest(apply: Operator, k: int, like: Tensor) -> tuple[Tensor, Tensor, flo
         return (apply(columns) / unit).cpu().numpy().reshape(v.shape)
 
     # The same result at every call: scipy would start from a random vector of its own.
-    vector = torch.randn(n, 1, generator=torch.Generator().manual_seed(0), dtype=like.dtype)
+    generator = torch.Generator("cpu").manual_seed(0)
+    vector = torch.randn(n, 1, generator=generator, dtype=like.dtype, device="cpu")
     # ARPACK takes eigenvalues below eps^(2/3) for zeros.
     unit, start = power_of_two(apply(vector.to(like)).abs().amax()), vector[:, 0].numpy()
     operator = LinearOperator((n, n), matvec=matvec, matmat=matvec, dtype=start.dtype)
