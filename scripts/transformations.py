@@ -38,9 +38,9 @@ and forward mode twice. `compile` is `torch.compile(fullgraph=True)`, forward an
 are in float64, except for the columns `float32`, `complex` and `autocast` (value and gradient, inside and
 outside); `float32` and `float64` compare gradients to 1e-4 and 1e-9.
 
-Where autocast is off around the function and on around `backward()`, which torch advises against, its own
-derivatives multiply in half precision. Of the functions above `eigh`, `svd` and `newton_schulz` have such,
-and what is made of them; the other matrix functions, poolings and `eigvalsh` have not.
+Where autocast is off around a function and on around `backward()`, which torch advises against, torch's own
+derivatives multiply in half precision. They are part of `eigh`, `svd`, `newton_schulz`, `covariance` and of
+functions that multiply matrices besides; other matrix functions, poolings and `eigvalsh` do without them.
 
 `torch.jit.trace`, which torch deprecates, records values for the sizes of its example, and derivatives only
 if the example needs a gradient; those of `bures_wasserstein`, `frechet_distance`, `powm(A, tensor)` and of

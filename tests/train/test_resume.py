@@ -25,13 +25,14 @@ pytestmark = pytest.mark.slow
 
 SCHEDULES = {
     "steps": "model.milestones=[1, 2]",
-    "steps, warm-up": "model.milestones=[2] ; model.warmup_epochs=0.5",
+    "steps, warm-up": "model.milestones=[2] ; model.warmup_epochs=0.5 ; trainer.max_steps=18",
     "cosine": "model.schedule=cosine",
     "linear, warm-up": "model.schedule=linear ; model.warmup_epochs=1.0",
     "everything": "model.method=svd-pade ; model.optimizer=adamw ; model.lr=0.003 ; model.schedule=cosine"
     " ; model.warmup_epochs=0.5 ; model.decay_norms=false ; model.label_smoothing=0.1 ; model.mixup=0.2"
     " ; model.cutmix=1.0 ; model.freeze=backbone ; model.unfreeze_epoch=1 ; trainer.gradient_clip_val=1.0"
-    " ; trainer.accumulate_grad_batches=2 ; hybrid.switch_epoch=1 ; ema=0.9 ; patience=3",
+    " ; trainer.accumulate_grad_batches=2 ; trainer.precision=64-true ; hybrid.switch_epoch=1 ; ema=0.9"
+    " ; patience=3",
 }
 STOP = (1, 3)  # epoch and batch after which it is stopped
 

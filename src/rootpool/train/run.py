@@ -189,6 +189,8 @@ def prepare(
         check_classes(output / LAST, known or data.splits.classes, data.splits.classes)
     if settings.data.cache is not None:
         data.use_cached_features(module.skip_frozen(), mirrored=module.mirrored, progress=progress)
+    if settings.trainer.precision in (64, "64-true"):
+        module.double()  # Lightning would do it after the weights of a checkpoint were loaded, and rounded
     return Run(trainer, module, data, output, guard, files, map_shape, settings)
 
 

@@ -27,11 +27,14 @@ __all__ = ["LOGGERS", "make_loggers", "make_trainer", "quiet_lightning", "transl
 def make_trainer(**options: Any) -> pl.Trainer:
     """A Trainer that leaves sampling to our loaders and prints no advertisements."""
     with quiet_lightning(), translated_errors():
-        return pl.Trainer(
+        trainer = pl.Trainer(
             **options,
             use_distributed_sampler=False,  # ours does not pad and does not depend on the number of processes
             enable_model_summary=False,
         )
+    # With max_steps it would resume from the end of an epoch as if that epoch were not over.
+    trainer.fit_loop._iteration_based_training = lambda: False  # type: ignore[method-assign]
+    return trainer
 
 
 # --------------------------------------------------------------------------------------------------
