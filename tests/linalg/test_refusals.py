@@ -247,7 +247,7 @@ DERIVATIVES = [
     (la.eigvalsh, beside(1, 1, 2), 2, r"second derivative of eigvalsh at A\[1\] .* trace"),
     (la.svdvals, beside(2, 1, 1), 2, r"second derivative of svdvals at A\[1\] .* trace"),
     (la.svdvals, beside(2, 1, 0), 2, r"second derivative of svdvals at A\[1\] .* trace"),
-    (la.orthogonalize, beside(1, 1, 0), 2, r"polar factor .* at A\[1\], whose rank"),
+    (la.orthogonalize, beside(1, 1, 0), 2, r"polar factor .* at the singular matrix A\[1\]"),
     (
         lambda A: la.orthogonalize(A)[0, 1],
         beyond(1e-310)[1],

@@ -4,7 +4,7 @@ The names below are for users. Layers above may also import what is in ``__all__
 with an underscore belong to this package alone.
 """
 
-from .alignment import Alignment, align, null_vectors
+from .alignment import Alignment, align
 from .checks import skip_checks
 from .correlations import canonical_correlations
 from .eigh import EighResult, eigh
@@ -36,7 +36,7 @@ from .singular import (
 )
 from .spectra import eigvalsh, svdvals
 from .stable import stable
-from .subspace import leading_projector, principal_subspace
+from .subspace import leading_projector, null_vectors, principal_subspace
 from .svd import SVDResult, svd
 from .topk import topk_eigh, topk_svd
 from .vectorize import from_triangle, to_triangle, triangle_size, triangle_weights

@@ -1,29 +1,22 @@
-r"""Alignment of points, and null vectors: the least squares problems of geometry.
+r"""Alignment of points.
 
-**Alignment.** For centred points in rows, :math:`\sum_k w_k |s R x_k - y_k|^2` is least for the rotation
+For centred points in rows, :math:`\sum_k w_k |s R x_k - y_k|^2` is least for the rotation
 nearest to :math:`M = \sum_k w_k y_k x_k^T` and :math:`s = \mathrm{tr}(R^T M) / \sum_k w_k |x_k|^2`, whatever
 s is. The derivative is the one of :func:`rotation`, which divides by sums of singular values.
-
-**Null vectors.** Let the columns of N be the k smallest right singular vectors of A, and V the others. The
-subspace of N is the complement of the span of V, and turns with it: :math:`dN = -V\, dV^H N`. No vector
-inside of either is told from another, and nothing is divided by but the gap between them.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
-from .checks import bad_item, check_alike, check_count, check_matrix, check_range
+from .checks import bad_item, check_alike, check_matrix, check_range
 from .polar import rotation
 from .precision import without_autocast
 from .products import product
-from .smooth import differentiable
-from .subspace import PrincipalBasis
 
-__all__ = ["Alignment", "align", "null_vectors"]
+__all__ = ["Alignment", "align"]
 
 
 class Alignment(NamedTuple):
@@ -102,47 +95,3 @@ def _checked_weights(X: Tensor, weights: Tensor | None) -> Tensor:
     if item := bad_item(bad, "weights"):
         raise ValueError(f"align: {item} are not finite numbers of at least 0 with a positive sum")
     return (w / total).unsqueeze(-1)
-
-
-@without_autocast
-def null_vectors(
-    A: Tensor, k: int = 1, *, solver_device: str | torch.device | None = None
-) -> Tensor:
-    r"""The k smallest right singular vectors: unit vectors for which :math:`|A x|` is least.
-
-    Homographies, fundamental matrices and normals are such vectors. The gradient belongs to their
-    subspace: it is exact for every loss that depends on :math:`N N^H` alone, and for k = 1 for every loss
-    (of a real vector; the sign does not move), whatever the other singular values are.
-
-    Args:
-        A: matrices ``(..., m, n)``, real or complex, of single or double precision; ``m`` at least
-            ``n - k``.
-        k: how many vectors, 1 to n - 1.
-        solver_device: where to decompose, as in :func:`eigh`.
-
-    Returns:
-        ``N`` ``(..., n, k)`` with orthonormal columns, the smallest singular value last; twice
-        differentiable. Signs are arbitrary.
-
-    Raises:
-        torch.linalg.LinAlgError: in the backward, where the singular values on both sides of the cut are
-            equal to working precision (not under ``torch.compile`` and ``torch.func``: there it is
-            infinite or NaN).
-
-    Reference: Hartley and Zisserman, *Multiple View Geometry*, 2nd edition, section A5.3.
-
-    >>> A = torch.tensor([[1.0, 0.0, -1.0], [0.0, 2.0, 0.0]])
-    >>> null_vectors(A).abs()
-    tensor([[0.7071],
-            [0.0000],
-            [0.7071]])
-    """
-    check_matrix(A, "null_vectors")
-    m, n = A.shape[-2:]
-    check_count(k, n - 1, "null_vectors", A)
-    if m < n - k:
-        raise ValueError(
-            f"null_vectors expects at least n - k = {n - k} rows, got {tuple(A.shape)}: all of its "
-            f"{n - m} or more null vectors count alike; give k of at least {n - m}"
-        )
-    return differentiable(PrincipalBasis(n - k, solver_device, others=True), A)

@@ -31,6 +31,7 @@ __all__ = [
     "hermitian_part",
     "hide_from_autograd",
     "is_mapped",
+    "quotient",
     "remember",
     "zero_with_gradient",
 ]
@@ -165,6 +166,12 @@ def add(a: Tensor | None, b: Tensor | None) -> Tensor | None:
         return b if a is None else a
     total: Tensor = apply(_Sum, a, b) if within_dual_level() else a + b
     return total
+
+
+def quotient(a: Tensor | float, b: Tensor) -> Tensor:
+    """``a / b``, and 0 where ``b`` is 0."""
+    null = b == 0
+    return torch.where(null, 0, a / torch.where(null, 1, b))
 
 
 def hermitian_part(A: Tensor) -> Tensor:

@@ -29,7 +29,7 @@ from torch.nn.functional import pad
 from .checks import check_alike, check_matrix, check_range
 from .decompose import roundoff, svd_forward
 from .functions import apply_function
-from .polar import Nearest
+from .polar import PolarFactor
 from .precision import without_autocast
 from .scalar import FUNCTIONS
 from .smooth import Factors, Smooth, differentiable
@@ -111,7 +111,7 @@ class _Apart(Smooth):
         cross = (X / x) @ (Y / y).mH
         change = (dX * (unit / x)) @ (Y / y).mH + (X / x) @ (dY * (unit / y)).mH
         wide = cross.shape[-2] < cross.shape[-1]
-        nearest = Nearest(proper=False)
+        nearest = PolarFactor()
         Q, *aligned = nearest.value(cross.mH if wide else cross)
         dQ = nearest.jvp(aligned, change.mH if wide else change)
         Q, dQ = (Q.mH, dQ.mH) if wide else (Q, dQ)

@@ -1,22 +1,17 @@
 r"""Polar factors and nearest rotations: derivatives that divide by sums of singular values, never by gaps.
 
-With :math:`A = U S V^H` and :math:`Q = U V^H`, the matrix :math:`H = Q^H A = V S V^H` is Hermitian.
-Differentiating :math:`A = Q H` and taking the antihermitian part of :math:`Q^H dA` gives a Lyapunov
-equation for :math:`\Omega = Q^H dQ`,
-
-.. math:: H \Omega + \Omega H = Q^H dA - dA^H Q, \qquad
-          dQ = Q\, \Omega + (I - Q Q^H)\, dA\, H^{-1}
-
-(for at least as many rows as columns; otherwise transpose). In the basis V the solution divides by
-:math:`s_i + s_j`. The map is its own transpose, so it is the backward as well, and its derivative serves
-both modes. That follows by the product rule from the derivatives of Q, of
-:math:`dH = Q^H dA - \Omega H`, and of the solution of a Lyapunov equation, which is again one.
+The polar factor :math:`Q = U V^H` is the function f = 1 of singular values (:mod:`rootpool.linalg.singular`):
+of its derivatives the divided differences vanish, and :math:`2/(s_i + s_j)` remains.
 
 The nearest rotation replaces U by U D with :math:`D = \mathrm{diag}(1, \dots, 1, \pm 1)`, such that
-the determinant is 1: then :math:`H = V D S V^T`, the smallest singular value may get a sign, and
-nothing else changes (Umeyama 1991).
+the determinant is 1: the smallest singular value may get a sign, and nothing else changes (Umeyama 1991).
 
-Reference: Higham, *Functions of Matrices*, 2008, chapter 8.
+Those of 3 x 3 matrices in float32 are right to the last digit, and of many at once. In float64 nothing of
+them is lost by squaring, so the right singular vectors are eigenvectors of :math:`A^T A`, which Jacobi's
+rotations (:mod:`rootpool.linalg.solvers`) find for a whole batch. With two of them, and
+:math:`u_i = A v_i / |A v_i|`, the
+third ones are cross products. Both bases are then right-handed: their product is a rotation without a look at
+determinants, and :math:`t_3 = u_3^T A\, v_3` has the sign of :math:`\det A`.
 """
 
 from __future__ import annotations
@@ -28,17 +23,16 @@ import torch
 from torch import Tensor
 from torch.linalg import LinAlgError
 
-from .checks import bad_item, can_read_values, check_matrix, check_range, check_square
-from .decompose import all_above_roundoff, roundoff, svd_forward
-from .differentiation import hermitian_part
+from .checks import bad_item, can_read_values, check_matrix, check_square, is_concrete
+from .decompose import all_above_roundoff, eigh_forward, roundoff, svd_forward
+from .differentiation import hermitian_part, quotient
 from .precision import without_autocast
 from .products import product
-from .rotations import rotation_factors
-from .smooth import Factors, Smooth, differentiable, differentiable_tall
+from .singular import Coefficients, SingularMap
+from .smooth import differentiable, differentiable_tall
+from .solvers import is_tiny
 
-__all__ = ["Nearest", "Polar", "orthogonalize", "polar", "rotation"]
-
-_ADVICE = "scale the matrices, or keep their small singular values away from zero"
+__all__ = ["Polar", "PolarFactor", "orthogonalize", "polar", "rotation"]
 
 
 class Polar(NamedTuple):
@@ -49,107 +43,117 @@ class Polar(NamedTuple):
 
 
 # --------------------------------------------------------------------------------------------------
-# The nearest matrix, and its derivatives
+# Functions of singular values
 
 
 @dataclass(frozen=True)
-class Nearest(Smooth):
-    """``A -> Q`` for at least as many rows as columns.
+class PolarFactor(SingularMap):
+    """``A -> Q``: 1 on singular values, and 0 where they are zero to working precision."""
 
-    The factors are ``U`` with its sign, singular values ``t`` with theirs, and ``V``. Where the rank is
-    not full, the columns of U and the singular values at round-off level are zero.
-    """
+    name = "the polar factor"
+    twice_at_zero = False
 
-    proper: bool
     solver_device: str | torch.device | None = None
 
-    @property
-    def name(self) -> str:
-        return "the nearest rotation" if self.proper else "the polar factor"
+    def value(self, A: Tensor) -> tuple[Tensor, ...]:
+        U, s, Vh = svd_forward(A, False, self.solver_device)
+        kept = U
+        if not (can_read_values(s) and all_above_roundoff(s)):
+            s = torch.where(s <= roundoff(s), 0, s)
+            kept = U * (s > 0).unsqueeze(-2)
+        return kept @ Vh, U, s, Vh.mH.resolve_conj().contiguous()
+
+    def coefficients(self, s: Tensor) -> Coefficients:
+        f, R, r = (
+            (s > 0).to(s.dtype),
+            quotient(1, s.unsqueeze(-1) + s.unsqueeze(-2)),
+            quotient(1, s),
+        )
+        f_i, f_j, r = f.unsqueeze(-1), f.unsqueeze(-2), r.unsqueeze(-2)
+        return Coefficients((f_i - f_j).abs() * R, (f_i + f_j) * R, r)
+
+    def second_product(self, s: Tensor, G: Tensor, W: Tensor) -> Tensor:
+        return torch.zeros_like(G)  # where the rank is full
+
+
+@dataclass(frozen=True)
+class _Rotation(PolarFactor):
+    """``A -> R`` for square matrices; of the singular values the smallest has a sign."""
+
+    name = "the nearest rotation"
+    twice_at_zero = True
 
     def value(self, A: Tensor) -> tuple[Tensor, ...]:
-        if self.proper:
-            return rotation_factors(A, self.solver_device)
-        U, s, Vh = svd_forward(A, False, self.solver_device)
-        if not (can_read_values(s) and all_above_roundoff(s)):
-            kept = (s > roundoff(s)).to(s.dtype)
-            U, s = U * kept.unsqueeze(-2), s * kept
-        return U @ Vh, U, s, Vh.mH.resolve_conj().contiguous()
+        single = A.dtype == torch.float32 and A.shape[-1] == 3 and A.device.type == "cpu"
+        if not single or self.solver_device is not None or not is_concrete(A):
+            return _rounded(A.dtype, *_by_svd(A, self.solver_device))
+        wide = A.double()
+        factors = _by_cross_products(wide) if is_tiny(wide) else _by_svd(wide, None)
+        return _rounded(A.dtype, *factors)
 
-    def like_value(self, A: Tensor, factors: Factors) -> Tensor:
-        return factors[0]
-
-    def jvp(self, factors: Factors, dA: Tensor) -> Tensor:
-        U, t, V = factors
-        if self.proper:
-            self._check_unique(t)
-        change = self._step(U, t, dA @ V)[0] @ V.mH
-        check_range(change, f"the derivative of {self.name}", dA, advice=_ADVICE)
-        return change
-
-    vjp = jvp
-
-    def jvp_of_jvp(self, factors: Factors, v: Tensor, w: Tensor) -> Tensor:
-        U, t, V = factors
-        v, w = v @ V, w @ V
-        dQ, turn_w, X_w = self._step(U, t, w)
-        _, turn_v, X_v = self._step(U, t, v)
-        dH = hermitian_part(X_w - turn_w * t.unsqueeze(-2))
-        C = dQ.mH @ v
-        turned = self._reciprocal_sums(t) * (C - C.mH - dH @ turn_v - turn_v @ dH)
-        change = dQ @ turn_v + U @ turned
-        if U.shape[-2] > U.shape[-1]:
-            inverse = (1 / t).unsqueeze(-2)
-            change = change - (dQ @ X_v + U @ C) * inverse
-            change = change - ((v - U @ X_v) * inverse) @ (dH * inverse)
-        if self.proper:
-            self._check_unique(t)
-            return change @ V.mH
-        return self._only_full_rank(change @ V.mH, t)
-
-    vjp_of_jvp = jvp_of_jvp
-
-    def _step(self, U: Tensor, t: Tensor, dA: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """``dQ``, ``Q^H dQ`` and ``Q^H dA``; all on the right, ``dA`` too, in the basis V."""
-        X = U.mH @ dA
-        turn = self._reciprocal_sums(t) * (X - X.mH)
-        change = U @ turn
-        if not self.proper:
-            null = t == 0
-            if U.shape[-2] == U.shape[-1]:  # outside of full rank there is nothing but rounding
-                null = null | ~null.any(-1, keepdim=True)
-            inverse = torch.where(null, 0, 1 / torch.where(null, 1, t))
-            change = change + (dA - U @ X) * inverse.unsqueeze(-2)
-        return change, turn, X
-
-    def _reciprocal_sums(self, t: Tensor) -> Tensor:
-        """``1 / (t_i + t_j)``: 0 between two zeros, infinite where the rotation is not unique."""
-        sums = t.unsqueeze(-1) + t.unsqueeze(-2)
-        if not self.proper:
-            return torch.where(sums == 0, 0, 1 / torch.where(sums == 0, 1, sums))
-        # An antisymmetric matrix has no diagonal; a sum at round-off is a rotation that is not unique.
-        R = torch.where(sums <= roundoff(t).unsqueeze(-1), torch.inf, 1 / sums).tril(-1)
-        return R + R.mT
-
-    def _check_unique(self, t: Tensor) -> None:
-        if not can_read_values(t):  # then the derivative is infinite or NaN
-            return
-        if item := bad_item(self._reciprocal_sums(t).isinf().flatten(-2).any(-1)):
+    def coefficients(self, s: Tensor) -> Coefficients:
+        """Infinite where the rotation is not unique: then the derivative is infinite or NaN."""
+        sums = s.unsqueeze(-1) + s.unsqueeze(-2)
+        # An antisymmetric matrix has no diagonal.
+        R = torch.where(sums <= roundoff(s).unsqueeze(-1), torch.inf, 1 / sums).tril(-1)
+        if item := bad_item(R.isinf().flatten(-2).any(-1)):
             raise LinAlgError(
                 f"the nearest rotation to {item} is not unique, so it has no derivative: its two smallest "
                 "singular values are equal and its determinant is negative, or both are zero; keep such "
                 "matrices out of the loss"
             )
+        zero = torch.zeros_like(R)
+        return Coefficients(zero, 2 * (R + R.mT), zero)
 
-    def _only_full_rank(self, second: Tensor, t: Tensor) -> Tensor:
-        """``second``, unless the rank is not full: an error then, or NaN where nobody can look."""
-        singular = (t == 0).any(-1)
-        if item := bad_item(singular):
-            raise LinAlgError(
-                f"{self.name} has no second derivative at {item}, whose rank is not full; add a small "
-                "matrix to it"
-            )
-        return torch.where(singular[..., None, None], torch.nan, second)
+
+# Of the second singular value to the first. Below, the square has lost what decides between the others.
+LEAST_RATIO = 1e-3
+
+
+def _by_cross_products(A: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """U, signed singular values and V of ``(..., 3, 3)``."""
+    flat = A.reshape(-1, 3, 3)
+    _, V = eigh_forward(flat.mT @ flat, "triangle", "rotation", None)
+    v = [V[..., 2], V[..., 1]]
+    v.append(torch.linalg.cross(*v))
+    first, second = (_times(flat, x) for x in v[:2])
+    u, s_1 = _unit(first)
+    u_2, s_2 = _unit(second - u * _dot(u, second))
+    u_3 = torch.linalg.cross(u, u_2)
+    U, V = torch.stack([u, u_2, u_3], -1), torch.stack(v, -1)
+    t = torch.cat([s_1, s_2, _dot(u_3, _times(flat, v[2]))], -1)
+    hard = s_2[:, 0] <= LEAST_RATIO * s_1[:, 0]
+    if bool(hard.any()):
+        U[hard], t[hard], V[hard] = _by_svd(flat[hard], None)
+    return U.view_as(A), t.view(A.shape[:-1]), V.view_as(A)
+
+
+def _by_svd(A: Tensor, solver_device: str | torch.device | None) -> tuple[Tensor, Tensor, Tensor]:
+    """U, singular values and V, with the signs that make ``U V^T`` a rotation."""
+    U, s, Vh = svd_forward(A, False, solver_device)
+    n = s.shape[-1]
+    last = torch.arange(n, device=s.device) == n - 1
+    sign = torch.where(torch.linalg.det(U @ Vh) < 0, -1.0, 1.0).to(s.dtype)
+    signs = torch.where(last, sign.unsqueeze(-1), 1)
+    return U * signs.unsqueeze(-2), s * signs, Vh.mT
+
+
+def _rounded(dtype: torch.dtype, U: Tensor, t: Tensor, V: Tensor) -> tuple[Tensor, ...]:
+    R, U, t, V = (factor.to(dtype) for factor in (U @ V.mT, U, t, V))
+    return R, U, t, V.contiguous()
+
+
+def _times(A: Tensor, x: Tensor) -> Tensor:
+    return (A @ x.unsqueeze(-1)).squeeze(-1)
+
+
+def _dot(x: Tensor, y: Tensor) -> Tensor:
+    return (x * y).sum(-1, keepdim=True)
+
+
+def _unit(x: Tensor) -> tuple[Tensor, Tensor]:
+    length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+    return x / torch.where(length == 0, 1, length), length
 
 
 # --------------------------------------------------------------------------------------------------
@@ -187,7 +191,7 @@ def orthogonalize(A: Tensor, *, solver_device: str | torch.device | None = None)
     tensor([0.0000, 0.2500, 0.0000])
     """
     check_matrix(A, "orthogonalize")
-    return differentiable_tall(Nearest(False, solver_device), A)
+    return differentiable_tall(PolarFactor(solver_device), A)
 
 
 @without_autocast
@@ -251,4 +255,4 @@ def rotation(A: Tensor, *, solver_device: str | torch.device | None = None) -> T
         raise TypeError(
             f"rotation expects real matrices, got {A.dtype}; orthogonalize gives the nearest unitary one"
         )
-    return differentiable(Nearest(True, solver_device), A)
+    return differentiable(_Rotation(solver_device), A)

@@ -11,16 +11,24 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.linalg import LinAlgError
 
-from .checks import can_read_values
+from .checks import can_read_values, first_index, name_item
+from .decompose import roundoff
+from .differentiation import quotient
 from .parameters import check_at_least, check_positive
 from .scalar import ScalarFunction
 
-__all__ = ["Floored", "Leading", "OnRange", "Pieces", "leading"]
-
-
-def _quotient(difference: Tensor, gap: Tensor) -> Tensor:
-    return torch.where(gap == 0, 0, difference / torch.where(gap == 0, 1, gap))
+__all__ = [
+    "Floored",
+    "Leading",
+    "LeadingProjector",
+    "OnRange",
+    "Pieces",
+    "check_cut",
+    "leading",
+    "second_across",
+]
 
 
 def leading(lam: Tensor, count: int) -> Tensor:
@@ -29,17 +37,17 @@ def leading(lam: Tensor, count: int) -> Tensor:
     return torch.arange(n, device=lam.device) >= n - count
 
 
-def _second_across(L: Tensor, same: Tensor, lam: Tensor, G: Tensor, W: Tensor) -> Tensor:
+def second_across(L: Tensor, same: Tensor, lam: Tensor, G: Tensor, W: Tensor) -> Tensor:
     """``sum_k f[lam_i, lam_k, lam_j] (G_ik W_kj + W_ik G_kj)`` over triples that are not in one part.
 
     ``same`` ``(..., n, n)`` says which pairs are in one part of the spectrum, ``L`` is ``f[lam_i, lam_j]``.
     """
     # Of three arguments a pair across the border is the gap of the quotient: i, j, or else i, k.
     gap = lam.unsqueeze(-1) - lam.unsqueeze(-2)
-    G_over_gap = torch.where(same, 0, _quotient(G, gap))
+    G_over_gap = torch.where(same, 0, quotient(G, gap))
     LG, LW = L * G, L * W
     around = torch.where(
-        same, L * (G_over_gap @ W) - G_over_gap @ LW, _quotient(LG @ W - G @ LW, gap)
+        same, L * (G_over_gap @ W) - G_over_gap @ LW, quotient(LG @ W - G @ LW, gap)
     )
     return around + around.mH
 
@@ -68,7 +76,7 @@ class _InParts(ScalarFunction):
         total = self.inner.second_product(self.argument(lam), inside * G, inside * W)
         if can_read_values(lam) and bool(same.all()):
             return total
-        return total + _second_across(self.divided_differences(lam), same, lam, G, W)
+        return total + second_across(self.divided_differences(lam), same, lam, G, W)
 
 
 @dataclass(frozen=True)
@@ -98,7 +106,7 @@ class Floored(_InParts):
 
     def kernel_share(self, lam: Tensor) -> Tensor:
         raised, gap = self.argument(lam), lam.unsqueeze(-1) - lam.unsqueeze(-2)
-        return _quotient(raised.unsqueeze(-1) - raised.unsqueeze(-2), gap)
+        return quotient(raised.unsqueeze(-1) - raised.unsqueeze(-2), gap)
 
     def values(self, lam: Tensor) -> Tensor:
         return self.inner.values(self.argument(lam))
@@ -127,7 +135,7 @@ class _OnPart(_InParts):
         free, values = self.free(lam), self.values(lam)
         both = free.unsqueeze(-1) & free.unsqueeze(-2)
         gap = lam.unsqueeze(-1) - lam.unsqueeze(-2)
-        across = _quotient(values.unsqueeze(-1) - values.unsqueeze(-2), gap)
+        across = quotient(values.unsqueeze(-1) - values.unsqueeze(-2), gap)
         return torch.where(both, self.inner.divided_differences(self.argument(lam)), across)
 
 
@@ -193,4 +201,43 @@ class Pieces(ScalarFunction):
     def second_product(self, lam: Tensor, G: Tensor, W: Tensor) -> Tensor:
         part = self.part(lam)
         same = part.unsqueeze(-1) == part.unsqueeze(-2)
-        return _second_across(self.divided_differences(lam), same, lam, G, W)
+        return second_across(self.divided_differences(lam), same, lam, G, W)
+
+
+def check_cut(kept: Tensor, dropped: Tensor, level: Tensor, what: str) -> None:
+    """Raise where the smallest kept value is not above the largest dropped one; tensors ``(...)``."""
+    if not can_read_values(kept):  # then the derivative is infinite or NaN
+        return
+    closed = kept - dropped <= 2.5 * level  # equal ones come out as far apart as that
+    if bool(closed.any()):
+        index = first_index(closed)
+        raise LinAlgError(
+            f"the leading subspace of {name_item(index)} has no derivative, because {what} on both "
+            f"sides of the cut are equal to working precision ({kept[index].item():.6g} and "
+            f"{dropped[index].item():.6g}); choose k at a gap of the spectrum"
+        )
+
+
+@dataclass(frozen=True)
+class LeadingProjector(Pieces):
+    r"""1 on the ``count`` largest eigenvalues and 0 on the others.
+
+    :math:`f[a, b] = 1/(a - b)` across the cut and 0 elsewhere.
+    """
+
+    count: int
+
+    def part(self, lam: Tensor) -> Tensor:
+        return leading(lam, self.count)
+
+    def values(self, lam: Tensor) -> Tensor:
+        return self.part(lam).to(lam.dtype).expand_as(lam)
+
+    def derivatives(self, lam: Tensor) -> Tensor:
+        return torch.zeros_like(lam)
+
+    def divided_differences(self, lam: Tensor) -> Tensor:
+        cut = lam.shape[-1] - self.count
+        if cut > 0:
+            check_cut(lam[..., cut], lam[..., cut - 1], roundoff(lam)[..., 0], "eigenvalues")
+        return super().divided_differences(lam)

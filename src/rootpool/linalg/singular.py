@@ -1,5 +1,7 @@
 r"""Functions of singular values, :math:`F(A) = U f(S) V^H`: derivatives that divide by no gap.
 
+Polar factors, nearest rotations and bases of subspaces are instances of the machine of this file.
+
 With :math:`X = U^H dA\, V`, split into its Hermitian part H and its antihermitian part K,
 
 .. math:: dF = U \left( L \circ H + P \circ K \right) V^H + (I - U U^H)\, dA\, V\, r(S)\, V^H, \qquad
@@ -33,6 +35,7 @@ Analysis 38(2), 2017; Higham, *Functions of Matrices*, 2008, section 3.2.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -42,16 +45,18 @@ from torch.linalg import LinAlgError
 
 from .checks import bad_item, check_count, check_matrix, check_range
 from .decompose import roundoff, svd_forward
-from .differentiation import hermitian_part
+from .differentiation import hermitian_part, quotient
 from .functions import named_function
 from .parameters import check_not_negative
 from .precision import without_autocast
-from .restricted import Pieces, leading
+from .restricted import Pieces, check_cut, leading
 from .scalar import Power, ScalarFunction
 from .smooth import Factors, Smooth, differentiable_tall
-from .subspace import check_cut
 
 __all__ = [
+    "Coefficients",
+    "SingularFunction",
+    "SingularMap",
     "clip_singular_values",
     "low_rank",
     "singular_value_function",
@@ -61,28 +66,95 @@ __all__ = [
 _ADVICE = "scale the matrices, or keep their small singular values away from zero"
 
 
-class _Coefficients(NamedTuple):
-    """Of the derivatives: L, P and r of the formulas, ``1 / (s_i + s_j)`` and ``1 / s_j``."""
+class Coefficients(NamedTuple):
+    """L, P and r of the formulas."""
 
     differences: Tensor
     sums: Tensor
     ratios: Tensor
-    inverse_sums: Tensor
-    inverses: Tensor
 
-    def without_slope(self) -> _Coefficients:
+    def without_slope(self) -> Coefficients:
         """Of f minus a multiple of the identity, which second derivatives do not see.
 
         With the slope of f at the smallest singular value nothing is left there that would cancel.
         """
         slope = self.differences[..., :1, :1]
-        L, P, r, *rest = self
-        return _Coefficients(L - slope, P - slope, r - slope, *rest)
+        return Coefficients(*(c - slope for c in self))
+
+
+class SingularMap(Smooth):
+    """``A -> U f(S) V^H`` for at least as many rows as columns; the factors are U, s and V."""
+
+    twice_at_zero = True  # whether there is a second derivative where a singular value is zero
+
+    @abstractmethod
+    def coefficients(self, s: Tensor) -> Coefficients:
+        """Of the derivatives."""
+
+    @abstractmethod
+    def second_product(self, s: Tensor, G: Tensor, W: Tensor) -> Tensor:
+        """As of :class:`ScalarFunction`, for ascending ``s``."""
+
+    def like_value(self, A: Tensor, factors: Factors) -> Tensor:
+        return factors[0]
+
+    def jvp(self, factors: Factors, dA: Tensor) -> Tensor:
+        U, s, V = factors
+        c, right = self.coefficients(s), dA @ V
+        X = U.mH @ right
+        H = hermitian_part(X)
+        inner = c.differences * H + c.sums * (X - H)
+        if U.shape[-2] > U.shape[-1]:
+            change = (U @ (inner - X * c.ratios) + right * c.ratios) @ V.mH
+        else:
+            change = U @ inner @ V.mH
+        check_range(change, f"the derivative of {self.name}", dA, advice=_ADVICE)
+        return change
+
+    vjp = jvp
+
+    def jvp_of_jvp(self, factors: Factors, v: Tensor, w: Tensor) -> Tensor:
+        U, s, V = factors
+        c = self.coefficients(s).without_slope()
+        L, P, R = c.differences, c.sums, quotient(1, s.unsqueeze(-1) + s.unsqueeze(-2))
+        (H, K, Y), (H_w, K_w, Y_w) = _parts(U, V, v), _parts(U, V, w)
+        # The lower triangle of what is Hermitian: there s_i is the larger of s_i and s_j.
+        lower = (R * K) @ (P * K_w) + (R * K_w) @ (P * K) - L * ((R * K) @ K_w + (R * K_w) @ K)
+        B = _turned(c, K, H_w, P, R) + _turned(c, K_w, H, P, R)
+        anti = B - B.mH
+        if Y is not None and Y_w is not None:
+            r, q = c.ratios, quotient(1, s).unsqueeze(-2)
+            overlap = hermitian_part(Y.mH @ Y_w)
+            lower = lower + (L - r) * q.mT * overlap
+            anti = anti - (r - r.mT) * R * overlap
+        inner = self.second_product(s, H, H_w) + lower.tril() + lower.tril(-1).mH + anti
+        second = U @ inner
+        if Y is not None and Y_w is not None:
+            RK, RK_w = R * K, R * K_w
+            second = second + _turned(c, Y, H_w, r, q) + _turned(c, Y_w, H, r, q)
+            second = second + (Y * r) @ RK_w + (Y_w * r) @ RK - (Y @ RK_w + Y_w @ RK) * r
+        second = second @ V.mH
+        check_range(second, f"the second derivative of {self.name}", v, w, advice=_ADVICE)
+        return self._where_it_exists(second, s)
+
+    vjp_of_jvp = jvp_of_jvp
+
+    def _where_it_exists(self, second: Tensor, s: Tensor) -> Tensor:
+        """``second``, unless a zero forbids it: an error then, or NaN where nobody can look."""
+        if self.twice_at_zero:
+            return second
+        singular = (s == 0).any(-1)
+        if item := bad_item(singular):
+            raise LinAlgError(
+                f"{self.name} has no second derivative at the singular matrix {item}; add a small matrix "
+                "to A"
+            )
+        return torch.where(singular[..., None, None], torch.nan, second)
 
 
 @dataclass(frozen=True)
-class _SingularFunction(Smooth):
-    """``A -> U f(S) V^H`` for at least as many rows as columns; the factors are U, s ascending, and V."""
+class SingularFunction(SingularMap):
+    """Of a function with f(0) = 0, or of full rank; singular values ascend."""
 
     function: ScalarFunction
     caller: str
@@ -112,73 +184,23 @@ class _SingularFunction(Smooth):
             )
         return torch.where(undefined, torch.nan, f)
 
-    def like_value(self, A: Tensor, factors: Factors) -> Tensor:
-        return factors[0]
-
-    def jvp(self, factors: Factors, dA: Tensor) -> Tensor:
-        U, s, V = factors
-        c = self._coefficients(s)
-        H, K, Y = _parts(U, V, dA)
-        change = U @ (c.differences * H + c.sums * K)
-        change = (change if Y is None else change + Y * c.ratios) @ V.mH
-        check_range(change, f"the derivative of {self.caller}", dA, advice=_ADVICE)
-        return change
-
-    vjp = jvp
-
-    def _coefficients(self, s: Tensor) -> _Coefficients:
+    def coefficients(self, s: Tensor) -> Coefficients:
         f, slope = self._values(s), self.function.derivatives(s)
-        sums, null = s.unsqueeze(-1) + s.unsqueeze(-2), s == 0
-        both = sums == 0
-        inverse_sums = torch.where(both, 0, 1 / torch.where(both, 1, sums))
-        inverses = torch.where(null, 0, 1 / torch.where(null, 1, s))
-        totals = (f.unsqueeze(-1) + f.unsqueeze(-2)) / torch.where(both, 1, sums)
-        ratios = torch.where(null, slope, f / torch.where(null, 1, s))
-        return _Coefficients(
+        sums = s.unsqueeze(-1) + s.unsqueeze(-2)
+        totals = quotient(f.unsqueeze(-1) + f.unsqueeze(-2), sums)
+        return Coefficients(
             self.function.divided_differences(s),
-            torch.where(both, slope.unsqueeze(-1), totals),
-            ratios.unsqueeze(-2),
-            inverse_sums,
-            inverses.unsqueeze(-2),
+            torch.where(sums == 0, slope.unsqueeze(-1), totals),
+            torch.where(s == 0, slope, quotient(f, s)).unsqueeze(-2),
         )
 
-    def jvp_of_jvp(self, factors: Factors, v: Tensor, w: Tensor) -> Tensor:
-        U, s, V = factors
-        self._check_twice(s)
-        c = self._coefficients(s).without_slope()
-        L, P, R = c.differences, c.sums, c.inverse_sums
-        (H, K, Y), (H_w, K_w, Y_w) = _parts(U, V, v), _parts(U, V, w)
-        # The lower triangle of what is Hermitian: there s_i is the larger of s_i and s_j.
-        lower = (R * K) @ (P * K_w) + (R * K_w) @ (P * K) - L * ((R * K) @ K_w + (R * K_w) @ K)
-        B = _turned(c, K, H_w, P, R) + _turned(c, K_w, H, P, R)
-        anti = B - B.mH
-        if Y is not None and Y_w is not None:
-            r, q = c.ratios, c.inverses
-            overlap = hermitian_part(Y.mH @ Y_w)
-            lower = lower + (L - r) * q.mT * overlap
-            anti = anti - (r - r.mT) * R * overlap
-        inner = self.function.second_product(s, H, H_w) + lower.tril() + lower.tril(-1).mH + anti
-        second = U @ inner
-        if Y is not None and Y_w is not None:
-            RK, RK_w = R * K, R * K_w
-            second = second + _turned(c, Y, H_w, r, q) + _turned(c, Y_w, H, r, q)
-            second = second + (Y * r) @ RK_w + (Y_w * r) @ RK - (Y @ RK_w + Y_w @ RK) * r
-        second = second @ V.mH
-        check_range(second, f"the second derivative of {self.caller}", v, w, advice=_ADVICE)
-        return second
+    def second_product(self, s: Tensor, G: Tensor, W: Tensor) -> Tensor:
+        return self.function.second_product(s, G, W)
 
-    vjp_of_jvp = jvp_of_jvp
-
-    def _check_twice(self, s: Tensor) -> None:
-        """Raise at singular matrices unless the odd continuation of f has a second derivative at zero."""
+    @property
+    def twice_at_zero(self) -> bool:  # type: ignore[override]
         # |x| x has none, although x^2 does.
-        if self.function.twice_at_zero and self.function != Power(2.0):
-            return
-        if item := bad_item((s == 0).any(-1)):
-            raise LinAlgError(
-                f"{self.caller} has no second derivative at the singular matrix {item}; add a small matrix "
-                "to A"
-            )
+        return self.function.twice_at_zero and self.function != Power(2.0)
 
 
 def _parts(U: Tensor, V: Tensor, dA: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -189,7 +211,7 @@ def _parts(U: Tensor, V: Tensor, dA: Tensor) -> tuple[Tensor, Tensor, Tensor | N
     return H, X - H, right - U @ X if U.shape[-2] > U.shape[-1] else None
 
 
-def _turned(c: _Coefficients, K: Tensor, H: Tensor, P: Tensor, R: Tensor) -> Tensor:
+def _turned(c: Coefficients, K: Tensor, H: Tensor, P: Tensor, R: Tensor) -> Tensor:
     """``sum_k f[-s_i, s_k, s_j] K_ik H_kj``; with r and 1/s for P and R, ``f[0, s_k, s_j]``."""
     L, before, after = c.differences, H.triu(), H.tril(-1)  # k up to j, and k beyond j
     by_ij = R * (K @ (L * before) - (P * K) @ before)
@@ -288,7 +310,7 @@ def singular_value_function(
             [ 0.,  0.]])
     """
     check_matrix(A, "singular_value_function")
-    f = _SingularFunction(named_function(function), "singular_value_function", solver_device)
+    f = SingularFunction(named_function(function), "singular_value_function", solver_device)
     return differentiable_tall(f, A)
 
 
@@ -324,7 +346,7 @@ def low_rank(A: Tensor, k: int, *, solver_device: str | torch.device | None = No
     """
     check_matrix(A, "low_rank")
     check_count(k, min(A.shape[-2:]), "low_rank", A)
-    return differentiable_tall(_SingularFunction(_LowRank(k), "low_rank", solver_device), A)
+    return differentiable_tall(SingularFunction(_LowRank(k), "low_rank", solver_device), A)
 
 
 @without_autocast
@@ -357,7 +379,7 @@ def singular_value_threshold(
     check_matrix(A, "singular_value_threshold")
     check_not_negative("threshold", threshold)
     function = _Clamp(threshold, offset=threshold)
-    f = _SingularFunction(function, "singular_value_threshold", solver_device)
+    f = SingularFunction(function, "singular_value_threshold", solver_device)
     return differentiable_tall(f, A)
 
 
@@ -396,6 +418,4 @@ def clip_singular_values(
             f"clip_singular_values expects max to be positive and at least min, got {max=} and {min=}"
         )
     function = _Clamp(float(min), float(max))
-    return differentiable_tall(
-        _SingularFunction(function, "clip_singular_values", solver_device), A
-    )
+    return differentiable_tall(SingularFunction(function, "clip_singular_values", solver_device), A)

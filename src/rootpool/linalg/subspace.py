@@ -5,19 +5,15 @@ on the others. Its divided differences vanish between two kept or two dropped ei
 :math:`1/(\lambda_i - \lambda_j)` across the cut: ties on either side are ordinary. Where the cut itself
 falls into a tie, the subspace is not defined.
 
-From data :math:`X = U S V^H` (rows are samples), the first k columns of V turn towards the others by
+From data :math:`X = U S V^H` (rows are samples), the same function of singular values is
+:math:`F = U_k V_k^H`, and :math:`P = F^H F` projects on the span of the first k columns of V. How these turn
+among themselves is left open: no loss that depends on the subspace alone can tell. We let them turn as little
+as possible: near X the basis is the polar factor of :math:`P V_k`, which to second order is
 
-.. math:: v_j^H dv_i = \frac{s_i \bar M_{ij} + s_j M_{ji}}{(s_i - s_j)(s_i + s_j)}, \qquad M = U^H dX\, V,
+.. math:: V_k \left( I - \tfrac12 W^H W \right) + W, \qquad W = (I - V_k V_k^H)\, P\, V_k,
 
-for i kept and j dropped, and out of the range of V by :math:`(I - V V^H)\, dX^H u_i / s_i`. How they turn
-among themselves is left open: no loss that depends on the subspace alone can tell. We let them turn as
-little as possible: near X the basis is the polar factor of :math:`P V_k`, with the projector P on the
-subspace. That is :math:`V_k + dP\, V_k + \tfrac12 (d^2 P + dP\, dP) V_k`, and P is twice the lower right
-block of the leading projector of
-
-.. math:: E = \begin{pmatrix} 0 & X \\ X^H & 0 \end{pmatrix},
-
-whose eigenvalues are the singular values and their negatives: nothing is squared there either.
+with a constant :math:`V_k`. Nothing is squared. The smallest right singular vectors are a basis N of the
+complement, which turns with it: :math:`dN = -V_k\, dV_k^H N`.
 """
 
 from __future__ import annotations
@@ -28,75 +24,18 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.linalg import LinAlgError
 
-from .checks import (
-    can_read_values,
-    check_count,
-    check_matrix,
-    check_range,
-    check_tensor,
-    first_index,
-    name_item,
-)
-from .decompose import eigh_forward, roundoff, svd_forward
+from .checks import can_read_values, check_count, check_matrix, check_tensor, needs_grad
+from .decompose import roundoff, svd_forward
 from .differentiation import hermitian_part
 from .functions import apply_function
-from .matrix_derivatives import second_derivative
 from .precision import without_autocast
-from .restricted import Pieces, leading
-from .smooth import Factors, Smooth, differentiable
+from .products import product
+from .restricted import LeadingProjector, check_cut, leading
+from .singular import Coefficients, SingularMap
+from .smooth import Factors, differentiable
 
-__all__ = [
-    "LeadingProjector",
-    "PrincipalBasis",
-    "check_cut",
-    "leading_projector",
-    "principal_subspace",
-]
-
-
-def check_cut(kept: Tensor, dropped: Tensor, level: Tensor, what: str) -> None:
-    """Raise where the smallest kept value is not above the largest dropped one; tensors ``(...)``."""
-    if not can_read_values(kept):  # then the derivative is infinite or NaN
-        return
-    closed = kept - dropped <= 2.5 * level  # equal ones come out as far apart as that
-    if bool(closed.any()):
-        index = first_index(closed)
-        raise LinAlgError(
-            f"the leading subspace of {name_item(index)} has no derivative, because {what} on both "
-            f"sides of the cut are equal to working precision ({kept[index].item():.6g} and "
-            f"{dropped[index].item():.6g}); choose k at a gap of the spectrum"
-        )
-
-
-# --------------------------------------------------------------------------------------------------
-# Of a matrix
-
-
-@dataclass(frozen=True)
-class LeadingProjector(Pieces):
-    r"""1 on the ``count`` largest eigenvalues and 0 on the others.
-
-    :math:`f[a, b] = 1/(a - b)` across the cut and 0 elsewhere.
-    """
-
-    count: int
-
-    def part(self, lam: Tensor) -> Tensor:
-        return leading(lam, self.count)
-
-    def values(self, lam: Tensor) -> Tensor:
-        return self.part(lam).to(lam.dtype).expand_as(lam)
-
-    def derivatives(self, lam: Tensor) -> Tensor:
-        return torch.zeros_like(lam)
-
-    def divided_differences(self, lam: Tensor) -> Tensor:
-        cut = lam.shape[-1] - self.count
-        if cut > 0:
-            check_cut(lam[..., cut], lam[..., cut - 1], roundoff(lam)[..., 0], "eigenvalues")
-        return super().divided_differences(lam)
+__all__ = ["leading_projector", "null_vectors", "principal_subspace"]
 
 
 def leading_projector(
@@ -140,63 +79,66 @@ def leading_projector(
 
 
 @dataclass(frozen=True)
-class PrincipalBasis(Smooth):
-    """``X -> V_k``, or the other columns N of V; the factors are U, s and V^H.
+class PrincipalBasis(SingularMap):
+    """``A -> V_k``, or U_k, for at least as many rows as columns; the map of singular values is F."""
 
-    The projector on N is ``I - P``, and so ``dN = -V_k dV_k^H N``.
-    """
+    name = "principal_subspace"
 
     k: int
+    left: bool
     solver_device: str | torch.device | None = None
-    others: bool = False
 
-    @property
-    def name(self) -> str:
-        return "null_vectors" if self.others else "principal_subspace"
-
-    def value(self, X: Tensor) -> tuple[Tensor, ...]:
-        factors = svd_forward(X, self.others and X.shape[-2] < X.shape[-1], self.solver_device)
-        return self._basis(factors).contiguous().resolve_conj(), *factors
+    def value(self, A: Tensor) -> tuple[Tensor, ...]:
+        U, s, Vh = svd_forward(A, False, self.solver_device)
+        factors = U.flip(-1), s.flip(-1), Vh.mH.flip(-1).resolve_conj().contiguous()
+        return self._bases(factors)[0].clone(), *factors
 
     def like_value(self, A: Tensor, factors: Factors) -> Tensor:
-        return self._basis(factors)
+        return self._bases(factors)[0]
 
-    def _basis(self, factors: Factors) -> Tensor:
-        return (factors[2][..., self.k :, :] if self.others else factors[2][..., : self.k, :]).mH
+    def coefficients(self, s: Tensor) -> Coefficients:
+        cut = s.shape[-1] - self.k
+        dropped = s[..., cut - 1] if cut > 0 else torch.zeros_like(s[..., 0])
+        check_cut(s[..., cut], dropped, roundoff(s)[..., 0], "singular values")
+        kept = leading(s, self.k).to(s.dtype).expand(s.shape)
+        s_i, s_j, f_i, f_j = (x.unsqueeze(d) for x in (s, kept) for d in (-1, -2))
+        across = torch.where(f_i == f_j, 0, 1 / (s_i - s_j).abs())
+        sums = torch.where(f_i + f_j == 0, 0, (f_i + f_j) / (s_i + s_j))
+        ratios = torch.where(kept == 0, 0, 1 / s).unsqueeze(-2)
+        return Coefficients(across, sums, ratios)
 
-    def jvp(self, factors: Factors, dX: Tensor) -> Tensor:
-        U, s, Vh = _thin(factors)
-        k = self.k
-        M = U.mH @ dX @ Vh.mH
-        long, short = _across(s, k, dX.shape[-1])
-        change = Vh[..., k:, :].mH @ (long * M[..., :k, k:].mH + short * M[..., k:, :k])
-        if dX.shape[-1] > s.shape[-1]:
-            step = dX.mH @ U[..., :k]
-            change = change + (step - Vh.mH @ (Vh @ step)) / s[..., None, :k]
-        if self.others:
-            return -Vh[..., :k, :].mH @ (change.mH @ self._basis(factors))
-        return change
+    def second_product(self, s: Tensor, G: Tensor, W: Tensor) -> Tensor:
+        return LeadingProjector(self.k).second_product(s, G, W)
+
+    def jvp(self, factors: Factors, dA: Tensor) -> Tensor:
+        _, other = self._bases(factors)
+        return self._outside(factors, self._turned(super().jvp(factors, dA)) @ other)
 
     def vjp(self, factors: Factors, g: Tensor) -> Tensor:
-        U, s, Vh = _thin(factors)
-        k = self.k
-        if self.others:
-            g = -self._basis(factors) @ (g.mH @ Vh[..., :k, :].mH)
-        B = Vh @ g
-        long, short = _across(s, k, g.shape[-2])
-        gradient = U[..., :k] @ (long * B[..., k:, :]).mH @ Vh[..., k:, :]
-        gradient = gradient + U[..., k:] @ (short * B[..., k:, :]) @ Vh[..., :k, :]
-        if g.shape[-2] > s.shape[-1]:
-            outside = (g - Vh.mH @ B) / s[..., None, :k]
-            gradient = gradient + U[..., :k] @ outside.mH
-        check_range(gradient, f"the gradient of {self.name}", g, item="X", advice="scale X")
-        return gradient
+        _, other = self._bases(factors)
+        return super().jvp(factors, self._turned(self._outside(factors, g) @ other.mH))
+
+    def jvp_of_jvp(self, factors: Factors, v: Tensor, w: Tensor) -> Tensor:
+        basis, other = self._bases(factors)
+        F_v, F_w = (self._turned(super(PrincipalBasis, self).jvp(factors, d)) for d in (v, w))
+        second = self._turned(super().jvp_of_jvp(factors, v, w)) @ other
+        moved = second + F_v @ (F_w.mH @ basis) + F_w @ (F_v.mH @ basis)
+        W_v, W_w = (self._outside(factors, F @ other) for F in (F_v, F_w))
+        return self._outside(factors, moved) - basis @ hermitian_part(W_v.mH @ W_w)
+
+    def vjp_of_jvp(self, factors: Factors, g: Tensor, dA: Tensor) -> Tensor:
+        basis, other = self._bases(factors)
+        F, out = self._turned(super().jvp(factors, dA)), self._outside(factors, g)
+        second = super().jvp_of_jvp(factors, self._turned(out @ other.mH), dA)
+        change = basis @ (out.mH @ F) + out @ (basis.mH @ F)
+        W = self._outside(factors, F @ other) @ hermitian_part(basis.mH @ g)
+        return second + super().jvp(factors, self._turned(change)) - self.vjp(factors, W)
 
     def inspect(self, factors: Factors, g: Tensor) -> None:
         """Warn if the loss turns with the basis: for a subspace ``V_k^H g`` is Hermitian."""
-        if self.others or not can_read_values(g):
+        if not can_read_values(g):
             return
-        C = self._basis(factors).mH @ g
+        C = self._bases(factors)[0].mH @ g
         allowed = math.sqrt(torch.finfo(g.dtype).eps) * g.abs().flatten(-2).sum(-1)
         if bool(((C - C.mH).abs().flatten(-2).sum(-1) > allowed).any()):
             warnings.warn(
@@ -205,51 +147,23 @@ class PrincipalBasis(Smooth):
                 stacklevel=2,
             )
 
-    def vjp_of_jvp(self, factors: Factors, g: Tensor, dX: Tensor) -> Tensor:
-        V, N = self._basis(factors), dX.shape[-2]
-        # <g, d2P V> is the inner product of the projector of E with g V^H in its lower right block.
-        corner = _embedded(torch.zeros_like(dX), hermitian_part(g @ V.mH))
-        bent = self._second_of_projector(factors, corner, _embedded(dX))[..., :N, N:]
-        inside = self.jvp(factors, dX) @ hermitian_part(V.mH @ g)
-        return (-4 if self.others else 4) * bent + self.vjp(factors, inside)
+    def _bases(self, factors: Factors) -> tuple[Tensor, Tensor]:
+        """The basis, the leading direction first, and the one of the other side."""
+        U, _, V = (factor[..., -self.k :].flip(-1) for factor in factors)
+        return (U, V) if self.left else (V, U)
 
-    def jvp_of_jvp(self, factors: Factors, v: Tensor, w: Tensor) -> Tensor:
-        V, N = self._basis(factors), v.shape[-2]
-        bent = self._second_of_projector(factors, _embedded(v), _embedded(w))[..., N:, N:]
-        inside = hermitian_part(self.jvp(factors, v).mH @ self.jvp(factors, w))
-        return (-2 if self.others else 2) * bent @ V + V @ inside
+    def _turned(self, F: Tensor) -> Tensor:
+        return F if self.left else F.mH
 
-    def _second_of_projector(self, factors: Factors, G: Tensor, W: Tensor) -> Tensor:
-        U, s, Vh = _thin(factors)
-        E = _embedded((U * s.unsqueeze(-2)) @ Vh)
-        lam, vectors = eigh_forward(E, "any", self.name, self.solver_device)
-        return second_derivative(lam, vectors, G, W, LeadingProjector(self.k))
+    def _outside(self, factors: Factors, X: Tensor) -> Tensor:
+        basis, _ = self._bases(factors)
+        return X - basis @ (basis.mH @ X)
 
 
-def _thin(factors: Factors) -> Factors:
-    """Without the rows of V^H that have no singular value."""
-    U, s, Vh = factors
-    return U, s, Vh[..., : s.shape[-1], :]
-
-
-def _embedded(X: Tensor, corner: Tensor | None = None) -> Tensor:
-    """``[[0, X], [X^H, corner]]``."""
-    N, d = X.shape[-2:]
-    zeros = torch.zeros_like(X[..., :1, :1])
-    lower = zeros.expand(*X.shape[:-2], d, d) if corner is None else corner
-    above = torch.cat([zeros.expand(*X.shape[:-2], N, N), X], -1)
-    return torch.cat([above, torch.cat([X.mH, lower], -1)], -2)
-
-
-def _across(s: Tensor, k: int, d: int) -> tuple[Tensor, Tensor]:
-    """``s_i / (s_i^2 - s_j^2)`` and ``s_j / (s_i^2 - s_j^2)`` for j dropped (rows) and i kept."""
-    kept, dropped = s[..., :k], s[..., k:]
-    if k < d:
-        next_one = dropped[..., 0] if k < s.shape[-1] else torch.zeros_like(kept[..., 0])
-        check_cut(kept[..., -1], next_one, roundoff(s)[..., 0], "singular values")
-    s_i, s_j = kept.unsqueeze(-2), dropped.unsqueeze(-1)
-    inverse = 1 / (s_i - s_j)
-    return inverse * (s_i / (s_i + s_j)), inverse * (s_j / (s_i + s_j))
+def _basis(A: Tensor, k: int, solver_device: str | torch.device | None) -> Tensor:
+    """Of the k leading right singular vectors."""
+    wide = A.shape[-2] < A.shape[-1]
+    return differentiable(PrincipalBasis(k, wide, solver_device), A.mH if wide else A)
 
 
 @without_autocast
@@ -270,7 +184,7 @@ def principal_subspace(
 
     Returns:
         ``V`` ``(..., d, k)``, the leading direction first. ``X @ V`` are the principal components. Second
-        derivatives are exact too, and decompose matrices of the size N + d.
+        derivatives are exact too.
 
     Raises:
         torch.linalg.LinAlgError: in the backward, as for :func:`leading_projector`; also if the k-th
@@ -287,4 +201,57 @@ def principal_subspace(
     """
     check_matrix(X, "principal_subspace")
     check_count(k, min(X.shape[-2:]), "principal_subspace", X)
-    return differentiable(PrincipalBasis(k, solver_device), X - X.mean(-2, keepdim=True))
+    return _basis(X - X.mean(-2, keepdim=True), k, solver_device)
+
+
+@without_autocast
+def null_vectors(
+    A: Tensor, k: int = 1, *, solver_device: str | torch.device | None = None
+) -> Tensor:
+    r"""The k smallest right singular vectors: unit vectors for which :math:`|A x|` is least.
+
+    Homographies, fundamental matrices and normals are such vectors. The gradient belongs to their
+    subspace: it is exact for every loss that depends on :math:`N N^H` alone, and for k = 1 for every loss
+    (of a real vector; the sign does not move), whatever the other singular values are.
+
+    Args:
+        A: matrices ``(..., m, n)``, real or complex, of single or double precision; ``m`` at least
+            ``n - k``.
+        k: how many vectors, 1 to n - 1.
+        solver_device: where to decompose, as in :func:`eigh`.
+
+    Returns:
+        ``N`` ``(..., n, k)`` with orthonormal columns, the smallest singular value last; twice
+        differentiable. Signs are arbitrary.
+
+    Raises:
+        torch.linalg.LinAlgError: in the backward, where the singular values on both sides of the cut are
+            equal to working precision (not under ``torch.compile`` and ``torch.func``: there it is
+            infinite or NaN).
+
+    Reference: Hartley and Zisserman, *Multiple View Geometry*, 2nd edition, section A5.3.
+
+    >>> A = torch.tensor([[1.0, 0.0, -1.0], [0.0, 2.0, 0.0]])
+    >>> null_vectors(A).abs()
+    tensor([[0.7071],
+            [0.0000],
+            [0.7071]])
+    """
+    check_matrix(A, "null_vectors")
+    m, n = A.shape[-2:]
+    check_count(k, n - 1, "null_vectors", A)
+    if m < n - k:
+        raise ValueError(
+            f"null_vectors expects at least n - k = {n - k} rows, got {tuple(A.shape)}: all of its "
+            f"{n - m} or more null vectors count alike; give k of at least {n - m}"
+        )
+    wanted = needs_grad(A)
+    Vh = svd_forward(A.detach() if wanted else A, m < n, solver_device)[2]
+    basis = Vh[..., n - k :, :].mH.resolve_conj().contiguous()
+    if not wanted:
+        return basis
+    V = _basis(A, n - k, solver_device)
+    # Zero here, so that to second order this is the polar factor of the projection.
+    W = product(V.mH, basis)
+    identity = torch.eye(k, dtype=W.dtype, device=W.device)
+    return product(basis - product(V, W), identity + product(W.mH, W) / 2)
