@@ -157,12 +157,7 @@ def alive():
     return [thread for thread in threading.enumerate() if thread.name.startswith("rootpool")]
 
 
-@pytest.mark.parametrize("with_setters", [True, False])
-def test_settings_of_the_caller_and_of_new_threads_do_not_change(
-    with_setters, threads, pool, monkeypatch
-):
-    if not with_setters:  # another build of torch: the default must be touched, and put back
-        monkeypatch.setattr("rootpool.linalg.parallel.own_setters", lambda: ())
+def test_settings_of_the_caller_and_of_new_threads_do_not_change(threads, pool):
     threads(2)
     with concurrent.futures.ThreadPoolExecutor(1) as another:
         another.submit(torch.set_num_threads, 5).result()  # the default of threads to come
@@ -217,7 +212,7 @@ def test_without_new_threads_the_caller_does_the_work(threads, pool, monkeypatch
         patch.setattr(threading.Thread, "start", limited)
         run_pieces(lambda piece: None, even_cuts(4, 4))
     assert torch.get_num_threads() == 3
-    for thread in set(alive()) - before:  # the two that did start are not left waiting
+    for thread in set(alive()) - before:  # those that did start are not left waiting
         thread.join(PATIENCE)
     assert set(alive()) <= before
     assert_same_to_rounding(sqrtm(A), expected)

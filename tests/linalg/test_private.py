@@ -3,11 +3,9 @@
 (``interpreter_exits`` is tested in test_processes.py, by a daemon thread that has to leave.)
 """
 
-import pytest
 import torch
 
 from rootpool.linalg import _private
-from rootpool.linalg.parallel import own_setters
 
 
 def test_wrapped_tensors_are_told_from_plain_ones():
@@ -32,13 +30,3 @@ def test_autocast_of_any_device_is_seen_and_compilers_look_for_themselves():
             assert not _private.any_autocast()
     asked = torch.compile(lambda A: A + _private.any_autocast(), backend="eager", fullgraph=True)
     assert asked(torch.zeros(())) == 1
-
-
-@pytest.mark.cpu
-def test_the_setters_of_threads_are_heard(threads):
-    if not own_setters():
-        pytest.skip("the setters of this build's OpenMP and MKL cannot be reached")
-    threads(2)
-    for set_threads in own_setters():
-        set_threads(3)
-    assert torch.get_num_threads() == 3

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import concurrent.futures.thread
 import contextlib
-import ctypes
 import inspect
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -28,7 +26,6 @@ __all__ = [
     "observed_by_modes",
     "propagating_tangents",
     "records_operators",
-    "thread_setters",
     "within_dual_level",
     "within_transform",
 ]
@@ -94,23 +91,6 @@ def propagating_tangents() -> contextlib.AbstractContextManager[object]:
 def observed_by_modes() -> bool:
     """Whether dispatch modes, such as a counter of operations, look at what this thread calls."""
     return bool(torch._C._len_torch_dispatch_stack() > 0)
-
-
-def thread_setters() -> tuple[Callable[[int], object], ...]:
-    """OpenMP's and MKL's functions that set the threads of the calling thread alone.
-
-    ``torch.set_num_threads`` calls both, and also changes the default of all threads to come. Empty
-    where they cannot be reached: on another system, or in another build of torch.
-    """
-    try:
-        everything = ctypes.CDLL(None)  # in the order in which torch's own calls were resolved
-        setters = [everything.omp_set_num_threads]
-        if torch.backends.mkl.is_available():
-            library = Path(torch.__file__).with_name("lib") / "libtorch_cpu.so"
-            setters.append(ctypes.CDLL(str(library)).MKL_Set_Num_Threads_Local)
-    except (OSError, TypeError, AttributeError):
-        return ()
-    return tuple(setters)
 
 
 def interpreter_exits() -> bool:

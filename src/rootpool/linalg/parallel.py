@@ -13,11 +13,10 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-import functools
 import math
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from itertools import pairwise
 
@@ -25,7 +24,7 @@ import torch
 from torch import Tensor
 from torch.linalg import LinAlgError
 
-from ._private import interpreter_exits, observed_by_modes, thread_setters
+from ._private import interpreter_exits, observed_by_modes
 
 __all__ = [
     "batchwise",
@@ -46,41 +45,9 @@ PIECES_PER_WORKER = 2  # more than one, so that a worker on a busy core can do l
 MULTITHREADED_BLAS_STARTS_AT = 33
 
 
-# --------------------------------------------------------------------------------------------------
-# How many threads the calling thread computes with, if possible without changing it for others
-
-
-@functools.cache
-def own_setters() -> tuple[Callable[[int], object], ...]:
-    """The setters of the calling thread that torch listens to; empty if it does not."""
-    setters, before = thread_setters(), torch.get_num_threads()
-    _call(setters, before + 1)
-    heard = torch.get_num_threads() == before + 1  # not if torch computes with another library
-    _call(setters, before)
-    return setters if heard else ()
-
-
-def _call(setters: Iterable[Callable[[int], object]], threads: int) -> None:
-    for set_threads in setters:
-        set_threads(threads)
-
-
-def compute_with(threads: int) -> None:
-    """Set the calling thread; fall back to ``torch.set_num_threads``, which also affects new threads."""
-    if torch.get_num_threads() == threads:  # asked first: a new thread takes the default at this
-        return
-    if own_setters():
-        _call(own_setters(), threads)
-    else:
-        torch.set_num_threads(threads)
-
-
 @contextlib.contextmanager
 def default_kept() -> Iterator[None]:
     """Restore the thread count that new threads inherit, as read from a new thread."""
-    if own_setters():  # then it never changes
-        yield
-        return
     with ThreadPoolExecutor(1) as new:
         default = new.submit(torch.get_num_threads).result()
         try:
@@ -93,11 +60,13 @@ def default_kept() -> Iterator[None]:
 def one_thread() -> Iterator[None]:
     """Let the calling thread compute with one thread; restore its setting afterwards."""
     before = torch.get_num_threads()
-    compute_with(1)
+    if before > 1:
+        torch.set_num_threads(1)
     try:
         yield
     finally:
-        compute_with(before)
+        if before > 1:
+            torch.set_num_threads(before)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -132,7 +101,8 @@ class _Pool:
 
         def prepare() -> None:
             self.here.is_worker = True
-            compute_with(1)
+            torch.get_num_threads()  # a new thread takes the default at its first question
+            torch.set_num_threads(1)
 
         executor = ThreadPoolExecutor(workers, "rootpool", initializer=prepare)
         with default_kept():
