@@ -36,7 +36,6 @@ __all__ = [
     "first_index",
     "is_concrete",
     "is_finite",
-    "is_out_of_range",
     "lower_triangle",
     "name_item",
     "needs_grad",
@@ -233,24 +232,24 @@ VECTOR_ADVICE = "scale the matrices, or choose another gradient rule"
 
 
 def check_range(
-    result: Tensor, what: str, *sources: Tensor, item: str = "A", advice: str = MATRIX_ADVICE
+    result: Tensor,
+    what: str,
+    *sources: Tensor,
+    of: object = "",
+    item: str = "A",
+    advice: str = MATRIX_ADVICE,
 ) -> None:
-    """Raise if a result ``(..., m, n)`` of finite ``sources`` has overflowed.
+    """Raise if a result ``(..., m, n)`` of finite ``sources`` has overflowed: ``what``, or what ``of`` what.
 
     Infinity would turn into NaN a few products later, where nobody could tell what it came from. What
     is already broken in the sources passes: a scaled loss may overflow. Does nothing where values
     cannot be looked at (:func:`can_read_values`).
     """
-    if is_out_of_range(result, *sources):
+    if can_read_values(result) and not is_finite(result) and is_finite(*sources):
         index = first_index(~result.isfinite().flatten(-2).all(-1))
         raise LinAlgError(
-            f"{what} overflowed {result.dtype} for {name_item(index, item)}; {advice}"
+            f"{f'{what} {of}'.strip()} overflowed {result.dtype} for {name_item(index, item)}; {advice}"
         )
-
-
-def is_out_of_range(result: Tensor, *sources: Tensor) -> bool:
-    """Whether :func:`check_range` would raise, where the text for that takes time to write."""
-    return can_read_values(result) and not is_finite(result) and is_finite(*sources)
 
 
 def first_index(bad: Tensor) -> tuple[int, ...]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .matrix_derivatives import differentiable_value
+from .checks import check_square
+from .matrix_derivatives import MatrixFunction
 from .parameters import check_at_least
-from .precision import input_rounding
+from .precision import input_rounding, without_autocast
 from .restricted import Floored, Leading
 from .rules import Rule, resolve_rule
 from .scalar import FUNCTIONS, Power, ScalarFunction
+from .smooth import differentiable
 from .tensor_power import tensor_power
 
 __all__ = [
@@ -46,9 +48,15 @@ def apply_function(
     if keep_largest is not None:
         function = Leading(function, keep_largest)
     kernel = None if rule is None else resolve_rule(rule)
-    eps = input_rounding(A)
-    value: Tensor = differentiable_value(A, function, kernel, caller, solver_device, eps)
-    return value
+    f = MatrixFunction(function, kernel, caller, solver_device, input_rounding(A))
+    result: Tensor = _applied(A, f)
+    return result
+
+
+@without_autocast
+def _applied(A: Tensor, f: MatrixFunction) -> Tensor:
+    check_square(A, f.caller)
+    return differentiable(f, A)
 
 
 def named_function(function: str | ScalarFunction) -> ScalarFunction:

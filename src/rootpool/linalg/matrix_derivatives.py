@@ -28,24 +28,20 @@ from torch import Tensor
 from .checks import (
     bad_item,
     check_range,
-    check_square,
     is_concrete,
-    is_out_of_range,
-    needs_grad,
 )
 from .decompose import eigh_forward
 from .differentiation import hermitian_part
 from .parallel import batchwise
-from .precision import without_autocast
 from .rules import Rule
 from .scalar import ScalarFunction
-from .smooth import Factors, Smooth, differentiable
+from .smooth import Factors, Smooth
 from .solvers import is_tiny
 
 __all__ = [
+    "MatrixFunction",
     "derivative",
     "derivative_coefficients",
-    "differentiable_value",
     "evaluate",
     "second_derivative",
 ]
@@ -95,8 +91,7 @@ def derivative(
     def work(lam: Tensor, U: Tensor, G: Tensor) -> tuple[Tensor]:
         inner = derivative_coefficients(function, rule, lam) * (U.mH @ G @ U)
         result = U @ hermitian_part(inner) @ U.mH
-        if is_out_of_range(result, G):
-            check_range(result, f"the derivative of {function}", G)
+        check_range(result, "the derivative of", G, of=function)
         return (result,)
 
     if not is_concrete(lam, U, G):
@@ -114,13 +109,12 @@ def second_derivative(
         )
     inner = function.second_product(lam, U.mH @ hermitian_part(G) @ U, U.mH @ hermitian_part(W) @ U)
     second = U @ hermitian_part(inner) @ U.mH
-    if is_out_of_range(second, G, W):
-        check_range(second, f"the second derivative of {function}", G, W)
+    check_range(second, "the second derivative of", G, W, of=function)
     return second
 
 
 @dataclass(frozen=True)
-class _MatrixFunction(Smooth):
+class MatrixFunction(Smooth):
     """``A -> f(A)``; the factors are eigenvalues and eigenvectors. The latter carry the gradient of A."""
 
     name = "matrix functions"
@@ -154,19 +148,3 @@ class _MatrixFunction(Smooth):
         return second_derivative(lam, U, v, w, self.function)
 
     vjp_of_jvp = jvp_of_jvp
-
-
-@without_autocast
-def differentiable_value(
-    A: Tensor,
-    function: ScalarFunction,
-    rule: Rule | None,
-    caller: str,
-    solver_device: str | torch.device | None,
-    eps: float,
-) -> Tensor:
-    """``f(A)``, with all derivatives that there are."""
-    check_square(A, caller)
-    if not needs_grad(A):  # factors would only take time
-        return evaluate(A, function, caller, solver_device, eps)[0]
-    return differentiable(_MatrixFunction(function, rule, caller, solver_device, eps), A)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -53,10 +53,13 @@ class Smooth(ABC):
 
     ``link`` is the place of a factor that may carry the derivative of A, because it has shape and dtype of A;
     without one, the machine makes a tensor for that, which takes as long as it takes to add two matrices.
+
+    ``inspect(factors, g)`` says what is to be said about the gradient of a loss, once, not of its derivative.
     """
 
     batchwise: ClassVar[bool] = False
     link: ClassVar[int | None] = None
+    inspect: Callable[[Factors, Tensor], None] | None = None
 
     @property
     @abstractmethod
@@ -86,9 +89,6 @@ class Smooth(ABC):
     @abstractmethod
     def jvp_of_jvp(self, factors: Factors, v: Tensor, w: Tensor, /) -> Tensor:
         """The change of ``jvp(v)`` along ``w``."""
-
-    def inspect(self, factors: Factors, g: Tensor) -> None:  # noqa: B027
-        """Say what is to be said about the gradient ``g`` of a loss; not in its second derivative."""
 
     def _map(self, factors: Factors, v: Tensor, backward: bool) -> Tensor:
         return self.vjp(factors, v) if backward else self.jvp(factors, v)
@@ -147,7 +147,7 @@ class _Value(Differentiable):
         g_link = rest[-1 if ctx.f.link is None else ctx.f.link]
         if g is not None:
             saved = _linked(ctx.f, ctx.saved_tensors)
-            if not torch.compiler.is_compiling() and not ctx.again:
+            if ctx.f.inspect and not torch.compiler.is_compiling() and not ctx.again:
                 ctx.again = torch.is_grad_enabled()  # this gradient may be differentiated
                 ctx.f.inspect(saved[1:], g)
             g_link = add(g_link, _linear(ctx.f, saved, g, backward=True))

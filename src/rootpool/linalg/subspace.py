@@ -162,7 +162,7 @@ class PrincipalBasis(SingularMap):
 
 def _basis(A: Tensor, k: int, solver_device: str | torch.device | None) -> Tensor:
     """Of the k leading right singular vectors."""
-    wide = A.shape[-2] < A.shape[-1]
+    wide = bool(A.shape[-2] < A.shape[-1])  # torch.jit.trace makes tensors of sizes
     return differentiable(PrincipalBasis(k, wide, solver_device), A.mH if wide else A)
 
 
