@@ -47,6 +47,7 @@ def align(X: Tensor, Y: Tensor, weights: Tensor | None = None, scale: bool = Fal
 
     References: Kabsch, Acta Crystallographica A32, 1976; Umeyama, IEEE PAMI 13(4), 1991.
 
+    >>> import torch
     >>> X = torch.tensor([[0.0, 0.0], [2.0, 0.0], [0.0, 1.0]])
     >>> turned = 3 * X @ torch.tensor([[0.0, 1.0], [-1.0, 0.0]]) + 5
     >>> R, t, s = align(X, turned, scale=True)
