@@ -25,12 +25,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .checks import can_read_values, check_count, check_matrix, check_tensor, needs_grad
+from .checks import can_read_values, check_count, check_matrix, check_tensor
 from .decompose import roundoff, svd_forward
 from .differentiation import hermitian_part
 from .functions import apply_function
 from .precision import without_autocast
-from .products import product
 from .restricted import LeadingProjector, check_cut, leading
 from .singular import Coefficients, SingularMap
 from .smooth import Factors, differentiable
@@ -80,16 +79,22 @@ def leading_projector(
 
 @dataclass(frozen=True)
 class PrincipalBasis(SingularMap):
-    """``A -> V_k``, or U_k, for at least as many rows as columns; the map of singular values is F."""
+    """``A -> V_k``, or the other columns N, for at least as many rows as columns; with ``left`` those of U.
 
-    name = "principal_subspace"
+    The map of singular values is F. N turns by ``dN = -V_k dV_k^H N``.
+    """
 
     k: int
     left: bool
+    others: bool
     solver_device: str | torch.device | None = None
 
+    @property
+    def name(self) -> str:
+        return "null_vectors" if self.others else "principal_subspace"
+
     def value(self, A: Tensor) -> tuple[Tensor, ...]:
-        U, s, Vh = svd_forward(A, False, self.solver_device)
+        U, s, Vh = svd_forward(A, self.left and self.others, self.solver_device)
         factors = U.flip(-1), s.flip(-1), Vh.mH.flip(-1).resolve_conj().contiguous()
         return self._bases(factors)[0].clone(), *factors
 
@@ -111,32 +116,33 @@ class PrincipalBasis(SingularMap):
         return LeadingProjector(self.k).second_product(s, G, W)
 
     def jvp(self, factors: Factors, dA: Tensor) -> Tensor:
-        _, other = self._bases(factors)
-        return self._outside(factors, self._turned(super().jvp(factors, dA)) @ other)
+        return self._moved(factors, self._change(factors, dA))
 
     def vjp(self, factors: Factors, g: Tensor) -> Tensor:
-        _, other = self._bases(factors)
-        return super().jvp(factors, self._turned(self._outside(factors, g) @ other.mH))
+        back = self._adjoint(self._moved_back(factors, g))
+        return super().jvp(_thin(factors), back)
 
     def jvp_of_jvp(self, factors: Factors, v: Tensor, w: Tensor) -> Tensor:
-        basis, other = self._bases(factors)
-        F_v, F_w = (self._turned(super(PrincipalBasis, self).jvp(factors, d)) for d in (v, w))
-        second = self._turned(super().jvp_of_jvp(factors, v, w)) @ other
-        moved = second + F_v @ (F_w.mH @ basis) + F_w @ (F_v.mH @ basis)
-        W_v, W_w = (self._outside(factors, F @ other) for F in (F_v, F_w))
-        return self._outside(factors, moved) - basis @ hermitian_part(W_v.mH @ W_w)
+        basis = self._bases(factors)[0]
+        F_v, F_w = self._change(factors, v), self._change(factors, w)
+        second = self._moved(factors, self._adjoint(super().jvp_of_jvp(_thin(factors), v, w)))
+        both = _outside(basis, F_v @ (F_w.mH @ basis) + F_w @ (F_v.mH @ basis))
+        inside = hermitian_part(self._moved(factors, F_v).mH @ self._moved(factors, F_w))
+        return second + (-both if self.others else both) - basis @ inside
 
     def vjp_of_jvp(self, factors: Factors, g: Tensor, dA: Tensor) -> Tensor:
-        basis, other = self._bases(factors)
-        F, out = self._turned(super().jvp(factors, dA)), self._outside(factors, g)
-        second = super().jvp_of_jvp(factors, self._turned(out @ other.mH), dA)
-        change = basis @ (out.mH @ F) + out @ (basis.mH @ F)
-        W = self._outside(factors, F @ other) @ hermitian_part(basis.mH @ g)
-        return second + super().jvp(factors, self._turned(change)) - self.vjp(factors, W)
+        basis = self._bases(factors)[0]
+        F, out = self._change(factors, dA), _outside(basis, g)
+        back = self._adjoint(self._moved_back(factors, g))
+        second = super().jvp_of_jvp(_thin(factors), back, dA)
+        both = basis @ (out.mH @ F) + out @ (basis.mH @ F)
+        change = super().jvp(_thin(factors), self._adjoint(-both if self.others else both))
+        W = self._moved(factors, F) @ hermitian_part(basis.mH @ g)
+        return second + change - self.vjp(factors, W)
 
     def inspect(self, factors: Factors, g: Tensor) -> None:
         """Warn if the loss turns with the basis: for a subspace ``V_k^H g`` is Hermitian."""
-        if not can_read_values(g):
+        if self.others or not can_read_values(g):
             return
         C = self._bases(factors)[0].mH @ g
         allowed = math.sqrt(torch.finfo(g.dtype).eps) * g.abs().flatten(-2).sum(-1)
@@ -147,23 +153,46 @@ class PrincipalBasis(SingularMap):
                 stacklevel=2,
             )
 
-    def _bases(self, factors: Factors) -> tuple[Tensor, Tensor]:
-        """The basis, the leading direction first, and the one of the other side."""
-        U, _, V = (factor[..., -self.k :].flip(-1) for factor in factors)
-        return (U, V) if self.left else (V, U)
+    def _bases(self, factors: Factors) -> tuple[Tensor, Tensor, Tensor]:
+        """The result, ``V_k`` and ``U_k``; each with the largest singular value first."""
+        sides = [factors[0], factors[2]][:: 1 if self.left else -1]
+        this, other = (side[..., side.shape[-1] - self.k :].flip(-1) for side in sides)
+        whole = sides[0]
+        return whole[..., : whole.shape[-1] - self.k].flip(-1) if self.others else this, this, other
 
-    def _turned(self, F: Tensor) -> Tensor:
+    def _adjoint(self, F: Tensor) -> Tensor:
         return F if self.left else F.mH
 
-    def _outside(self, factors: Factors, X: Tensor) -> Tensor:
-        basis, _ = self._bases(factors)
-        return X - basis @ (basis.mH @ X)
+    def _change(self, factors: Factors, dA: Tensor) -> Tensor:
+        """``dF^H``."""
+        return self._adjoint(super().jvp(_thin(factors), dA))
+
+    def _moved(self, factors: Factors, F: Tensor) -> Tensor:
+        """``W`` of a change ``F`` of F^H."""
+        basis, V, U = self._bases(factors)
+        return -V @ (U.mH @ (F.mH @ basis)) if self.others else _outside(V, F @ U)
+
+    def _moved_back(self, factors: Factors, g: Tensor) -> Tensor:
+        """The adjoint map."""
+        basis, V, U = self._bases(factors)
+        return (-basis @ (g.mH @ V) if self.others else _outside(V, g)) @ U.mH
 
 
-def _basis(A: Tensor, k: int, solver_device: str | torch.device | None) -> Tensor:
-    """Of the k leading right singular vectors."""
+def _thin(factors: Factors) -> Factors:
+    """Without the columns of U that have no singular value."""
+    U, s, V = factors
+    return U[..., U.shape[-1] - s.shape[-1] :], s, V
+
+
+def _outside(basis: Tensor, X: Tensor) -> Tensor:
+    return X - basis @ (basis.mH @ X)
+
+
+def _basis(A: Tensor, k: int, others: bool, solver_device: str | torch.device | None) -> Tensor:
+    """The k leading right singular vectors, or the others."""
     wide = bool(A.shape[-2] < A.shape[-1])  # torch.jit.trace makes tensors of sizes
-    return differentiable(PrincipalBasis(k, wide, solver_device), A.mH if wide else A)
+    f = PrincipalBasis(k, wide, others, solver_device)
+    return differentiable(f, A.mH if wide else A)
 
 
 @without_autocast
@@ -201,7 +230,7 @@ def principal_subspace(
     """
     check_matrix(X, "principal_subspace")
     check_count(k, min(X.shape[-2:]), "principal_subspace", X)
-    return _basis(X - X.mean(-2, keepdim=True), k, solver_device)
+    return _basis(X - X.mean(-2, keepdim=True), k, False, solver_device)
 
 
 @without_autocast
@@ -245,13 +274,4 @@ def null_vectors(
             f"null_vectors expects at least n - k = {n - k} rows, got {tuple(A.shape)}: all of its "
             f"{n - m} or more null vectors count alike; give k of at least {n - m}"
         )
-    wanted = needs_grad(A)
-    Vh = svd_forward(A.detach() if wanted else A, m < n, solver_device)[2]
-    basis = Vh[..., n - k :, :].mH.resolve_conj().contiguous()
-    if not wanted:
-        return basis
-    V = _basis(A, n - k, solver_device)
-    # Zero here, so that to second order this is the polar factor of the projection.
-    W = product(V.mH, basis)
-    identity = torch.eye(k, dtype=W.dtype, device=W.device)
-    return product(basis - product(V, W), identity + product(W.mH, W) / 2)
+    return _basis(A, n - k, True, solver_device)
