@@ -88,11 +88,13 @@ def _gradient(
 
     def work(lam: Tensor, U: Tensor, *upstream: Tensor) -> tuple[Tensor]:
         slopes = None if g_lam is None else upstream[0]
-        terms = [] if slopes is None else [U * slopes.unsqueeze(-2)]
-        if g_U is not None:
-            coupling = product(U.mH, upstream[-1])
-            terms.append(product(U, eigenvector_term(rule, lam, coupling, slopes)))
-        gradient = product(sum(terms[1:], terms[0]), U.mH)
+        if g_U is None:  # nothing is divided by
+            return (product(U * upstream[0].unsqueeze(-2), U.mH),)
+        coupling = product(U.mH, upstream[-1])
+        inner = product(U, eigenvector_term(rule, lam, coupling, slopes))
+        if slopes is not None:
+            inner = inner + U * slopes.unsqueeze(-2)
+        gradient = product(inner, U.mH)
         check_range(gradient, "the gradient of eigh", *upstream, advice=VECTOR_ADVICE)
         return (gradient,)
 
