@@ -22,7 +22,7 @@ FAMILY_CHECKS = {
     "features": (feature_batch, FEATURE_CHECKS),
 }
 # An item that may raise an error cannot go with others. To save time, so many of each group at most go
-# alone, those of the most extreme scales; and threads and company are looked at in some sizes.
+# alone, those of the most extreme scales; and threads and the rest of the batch are looked at in some sizes.
 ALONE = 4
 TOO_SMALL_FOR_COMPANY = (1, 2, 5, 13)
 CLEAR_ERRORS = (LinAlgError, ValueError)  # ours; anything else is a fault
