@@ -6,7 +6,7 @@ import statistics
 import numpy as np
 import pytest
 
-from rootpool.nn import METHODS
+from rootpool.nn import method_names
 from rootpool.report.plots import learning_curves, speed_bars
 from rootpool.report.plots.palette import FREE, STYLES, run_styles
 
@@ -38,8 +38,7 @@ def test_runs_can_be_told_apart_by_colour_and_protocols_by_lines():
     assert ours.colour == STYLES["mpn-cov"].colour != published.colour
     (alone,) = run_styles([{"run": "mpn-cov-published"}]).values()
     assert alone == ours
-    plain = {name.removesuffix("-published").removesuffix("-released") for name in METHODS}
-    assert {n for n in plain if not METHODS[n].__module__.startswith("studies.")} <= set(STYLES)
+    assert set(method_names("paper", "follow-up", "baseline")) <= set(STYLES)  # others are free
     looks = [style[:2] for style in (*STYLES.values(), *FREE)]
     assert len(set(looks)) == len(looks)  # a look is of one method, in all pictures
 

@@ -27,17 +27,15 @@ RUN = [name for name, entry in THEORY.entries.items() if entry.measure]
 
 
 @pytest.mark.parametrize("name", RUN)
-def test_every_statement_holds_and_has_a_picture(name, tmp_path):
+def test_every_statement_holds_and_can_be_drawn(name, tmp_path):
     entry = THEORY.entries[name]
     one = measure_entry(THEORY, entry, [], Kept(tmp_path))
     (answer,) = one.answers[""]
     assert answer.state == "follows by argument", answer.said
-    (picture,) = one.blocks
-    assert picture.figure.get_supxlabel()
-    assert all(axis.lines for axis in picture.figure.axes)
-    picture.figure.savefig(
-        tmp_path / "picture.png", dpi=50
-    )  # a missing glyph warns, which is an error
+    for picture in one.blocks:
+        assert picture.figure.get_supxlabel()
+        assert all(axis.lines for axis in picture.figure.axes)
+        picture.figure.savefig(tmp_path / "picture.png", dpi=50)  # a missing glyph is an error
 
 
 def test_coefficients_by_precision():
