@@ -41,7 +41,7 @@ def test_onnx_gives_the_same_logits(tmp_path, monkeypatch):
     name, options, size = RESNET
     onnxruntime = pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
-    model = network(name, options, "minimax")
+    model = network(name, options, "polar")
     path = tmp_path / "model.onnx"
     export_onnx(model, path, images(model, size, 2))
     assert [file.name for file in tmp_path.iterdir()] == ["model.onnx"]
@@ -66,7 +66,7 @@ def test_onnx_gives_the_same_logits(tmp_path, monkeypatch):
 @pytest.mark.parametrize("pool", ["exact", "log"])
 def test_decompositions_are_refused(tmp_path, pool):
     model = network("patchnet", {}, pool)
-    with pytest.raises(ValueError, match=r"would need rootpool.*pool\.method = \"minimax\""):
+    with pytest.raises(ValueError, match=r"would need rootpool.*pool\.method = \"polar\""):
         export_onnx(model, tmp_path / "model.onnx")
     assert not list(tmp_path.iterdir())
     with pytest.raises(ValueError, match=r"training mode; call model\.eval\(\)"):

@@ -25,8 +25,8 @@ def export_program(
     """The network as a ``torch.export`` program of torch's own operators, for any batch size.
 
     Only methods that consist of matrix products can be exported (:data:`EXPORTABLE`). If the network was
-    trained with another method, set ``model.pool.method = "minimax"`` first, which is close to the exact
-    root.
+    trained with another root, set ``model.pool.method = "polar"`` first: the exact root, in the precision of
+    the features. (``"minimax"`` is slower, and in float32 it fails where eigenvalues are zero.)
 
     Args:
         model: the network, in evaluation mode.
@@ -54,7 +54,7 @@ def export_program(
     if own:
         raise ValueError(
             f"the program would need {', '.join(own)}, which exists only where rootpool is imported: "
-            'choose a method of matrix products first, such as model.pool.method = "minimax"'
+            'choose a method of matrix products first, such as model.pool.method = "polar"'
         )
     return program
 

@@ -79,7 +79,9 @@ class MinimaxRoot(Method):
 
     name: ClassVar[str] = "minimax"
     source: ClassVar[str] = "follow-up"
-    use: ClassVar[str] = "to export a network that was trained with an accurate root"
+    use: ClassVar[str] = (
+        "an accurate root of covariances by products; to export a network, polar is faster"
+    )
 
     steps: int = 8
     lower: float = 1e-3
