@@ -61,6 +61,21 @@ def test_tables_are_up_to_date():
         assert all(f"<!-- {table}: begin" in text for table in tables)
 
 
+def test_pages_have_titles_of_their_own_and_one_length_of_the_demo():
+    titles = [
+        re.search("^# (.+)", page.read_text(encoding="utf-8"), re.MULTILINE) for page in PAGES
+    ]
+    found = [title[1] for title in titles if title]
+    assert len(found) == len(set(found)) + 1  # the README and the home page
+    for place in (
+        "README.md",
+        "Makefile",
+        "docs/appendix/protocol.md",
+        "src/rootpool/cli/commands.py",
+    ):
+        assert "four minutes" in (ROOT / place).read_text(encoding="utf-8"), place
+
+
 def test_make_targets_exist():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     workflows = (ROOT / ".github" / "workflows").glob("*.yml")
