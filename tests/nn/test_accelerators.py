@@ -10,7 +10,7 @@ import rootpool.linalg as la
 from fake_cuda import _backward, counted
 from matrices import random
 from rootpool.linalg import _private, decompose
-from rootpool.nn import METHODS, SpectralRoot, covariance_pool, method_names, triangle
+from rootpool.nn import METHODS, SpectralRoot, covariance_pool, method_names
 from tolerances import assert_same_to_rounding
 from transformations import FUNCTIONS
 
@@ -136,22 +136,6 @@ def test_the_walk_through_the_graph_is_autograd(name):
 # Other ways to the same numbers
 
 
-@pytest.mark.parametrize("entries", [2**26, 2 * 70**2])
-@pytest.mark.parametrize("d", [1, 3, 70, 800, 1100])
-def test_the_triangle_in_few_launches_is_the_same(d, entries, monkeypatch):
-    monkeypatch.setattr(triangle, "ENTRIES_AT_ONCE", entries)
-    W, V = random(3, d, 2), random(1, 1, 2, seed=1)
-    g, size = random(3, d * (d + 1) // 2, seed=2), d * (d + 1) // 2
-    found = []
-    for few in (False, True):
-        monkeypatch.setattr(triangle, "_in_few_launches", lambda t, few=few: few)
-        out = W.new_empty(3, size)
-        triangle.pack_product(W * V, W, out)
-        found.append((out, triangle.unpack_times(g, W)))
-    for there, expected in zip(*found, strict=True):
-        assert_same_to_rounding(there, expected, n=d)
-
-
 def matrices():
     A = random(3, 6, 6) @ random(3, 6, 6).mT
     good = A + A.mT + 40 * torch.eye(6, dtype=A.dtype)
@@ -256,8 +240,3 @@ def test_the_compiler_leaves_solvers_out_of_cuda_graphs(name):
     ours = [node for node in nodes if "rootpool" in str(node.target)]
     assert bool(ours) == (name not in PRODUCTS_ALONE)
     assert [node for node in nodes if unsafe(node)] == ours
-
-
-@pytest.mark.parametrize("name", ["eigh", "svd", "covariance_root", "covariance_root_backward"])
-def test_operators_are_tagged(name):
-    assert torch.Tag.cudagraph_unsafe in getattr(torch.ops.rootpool, name).default.tags

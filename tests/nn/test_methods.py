@@ -10,7 +10,6 @@ import matrices
 import oracles
 from matrices import relative_error
 from rootpool.nn import (
-    METHODS,
     ISqrtCov,
     MatrixPower,
     NewtonFused,
@@ -21,10 +20,7 @@ from rootpool.nn import (
     SVDTrunc,
     covariance,
     covariance_pool,
-    method_names,
-    resolve_method,
 )
-from rootpool.nn.method import SOURCES
 
 EPS = torch.finfo(torch.float64).eps
 SHAPES = [(2, 4, 9), (2, 4, 4), (2, 6, 3)]  # more, as many, fewer positions than channels
@@ -49,15 +45,6 @@ def feature_gradient(pool, X, G):
     return torch.autograd.grad(pool(X), X, G)[0]
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_every_method_says_what_it_is(name):
-    method = METHODS[name]
-    assert method.name == name
-    assert method.source in SOURCES
-    assert method.use
-    assert method.__doc__
-
-
 def test_the_parameters_are_those_of_the_paper():
     assert ISqrtCov() == ISqrtCov(iterations=5)
     assert SVDNewton() == SVDNewton(iterations=10)
@@ -65,13 +52,6 @@ def test_the_parameters_are_those_of_the_paper():
     assert SVDTrunc() == SVDTrunc(bound=1e10)
     assert SVDTaylor() == SVDTaylor(degree=100)
     assert SVDPade() == SVDPade(degree=100)
-
-
-def test_names_by_source():
-    assert method_names() == list(METHODS)
-    assert method_names(*SOURCES) == list(METHODS)
-    assert "svd-pade" in method_names("paper")
-    assert "svd-pade" not in method_names("baseline", "ours")
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -171,9 +151,3 @@ def test_signed_sqrt_at_dead_channels():
     assert (gradient[:, 1] == 0).all()
     alone = feature_gradient(pool, X[:, live], G[:, live][:, :, live])
     assert relative_error(gradient[:, live], alone) < 1e-13
-
-
-def test_resolve_method():
-    custom = SVDTrunc(bound=1e8)
-    assert resolve_method(custom) is custom
-    assert resolve_method("svd-trunc", bound=1e8) == custom

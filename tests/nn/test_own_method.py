@@ -18,9 +18,7 @@ from rootpool.nn import (
     Method,
     covariance,
     covariance_pool,
-    method_names,
     register,
-    resolve_method,
 )
 
 
@@ -77,12 +75,6 @@ def test_tracers_ask_for_fields_that_text_can_say(registered):
     method = SVDLorentz(label=("a", "tuple"))
     with pytest.raises(TypeError, match=r"fields of numbers, booleans, text or None"):
         torch.export.export(CovariancePool(5, method), (matrices.random(2, 5, 4),))
-
-
-def test_it_is_known_by_name(registered):
-    assert resolve_method("svd-lorentz", width=1e-3) == SVDLorentz(1e-3)
-    assert "svd-lorentz" in method_names("ours")
-    assert CovariancePool(4, "svd-lorentz").method == SVDLorentz()
 
 
 def test_what_cannot_be_registered():

@@ -128,9 +128,3 @@ def test_overflow_is_an_error():
         torch.linalg.LinAlgError, match="the gradient of covariance_pool overflowed"
     ):
         torch.autograd.grad(Q, X, torch.full_like(Q, 3e38))
-
-
-@pytest.mark.parametrize("lower", [0, -1, 1, 2])
-def test_lower_is_between_0_and_1(lower):
-    with pytest.raises(ValueError, match=r"PolarRoot\.lower must be"):
-        PolarRoot(lower)

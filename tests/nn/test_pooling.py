@@ -8,12 +8,9 @@ import matrices
 from rootpool.linalg import to_triangle
 from rootpool.nn import (
     METHODS,
-    AveragePool,
-    CovariancePool,
     SVDTrunc,
     covariance_pool,
     make_pool,
-    resolve_pool,
 )
 
 ALL = [*METHODS, "gap"]
@@ -74,17 +71,6 @@ def test_forms_of_the_output(method):
         assert torch.allclose(v @ v.mT, torch.einsum("aij,bij->ab", Q, Q), rtol=1e-12)
 
 
-def test_reduction_is_that_of_the_paper():
-    pool = CovariancePool(2048, reduction=256)
-    convolution, norm, activation = pool.reduction
-    assert (convolution.in_channels, convolution.out_channels) == (2048, 256)
-    assert convolution.kernel_size == (1, 1)
-    assert convolution.bias is None
-    assert isinstance(norm, nn.BatchNorm2d)
-    assert isinstance(activation, nn.ReLU)
-    assert pool.out_features == 256 * 257 // 2
-
-
 def test_method_can_be_changed_on_a_live_module():
     """Parameters stay the same tensors, so that an optimizer keeps them."""
     network, fresh = Network("isqrt-cov"), Network("mpn-cov")
@@ -98,49 +84,3 @@ def test_method_can_be_changed_on_a_live_module():
         features = network.pool.reduction(network.features(X))
         assert torch.equal(network.pool(network.features(X)), covariance_pool(features, method))
     fresh.load_state_dict(before)  # trained with one method, loaded with another
-
-
-def test_average_pooling():
-    X = images(2, 5, 3, 4)
-    assert torch.allclose(AveragePool(5)(X), X.mean((2, 3)))
-    assert AveragePool(5, reduction=3).out_features == 3
-    assert isinstance(make_pool(5, "gap"), AveragePool)
-    assert resolve_pool("gap") == "gap"
-
-
-@pytest.mark.parametrize("method", ["exact", "isqrt-cov"])
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_autocast_of_a_network(method, dtype):
-    """The root of features in half precision is rounded once, at the end."""
-    torch.manual_seed(0)
-    network = Network(method)
-    with torch.autocast("cpu", dtype):
-        features = network.pool.reduction(network.features(images(4, 3, 7, 7)))
-        pooled = covariance_pool(features, method)
-    assert pooled.dtype == features.dtype == dtype
-    reference = covariance_pool(features.double(), method)
-    assert torch.allclose(pooled.double(), reference, rtol=torch.finfo(dtype).eps, atol=1e-6)
-
-
-@pytest.mark.parametrize("method", ["isqrt-cov", "signed-sqrt"])
-def test_export_of_methods_made_of_products(method):
-    network = Network(method).eval()
-    X = images(2, 3, 7, 7)
-    program = torch.export.export(network, (X,))
-    assert torch.allclose(program.module()(X), network(X), rtol=1e-5, atol=1e-6)
-    assert not any("rootpool" in name for name in operators(program))
-
-
-def operators(program) -> set[str]:
-    """The operators of a program and of the programs inside it (autocast regions are such)."""
-    graphs = (
-        m.graph for m in program.graph_module.modules() if isinstance(m, torch.fx.GraphModule)
-    )
-    return {
-        str(node.target) for graph in graphs for node in graph.nodes if node.op == "call_function"
-    }
-
-
-def test_other_methods_export_as_operators_of_ours():
-    program = torch.export.export(Network("exact").eval(), (images(2, 3, 7, 7),))
-    assert any("rootpool" in name for name in operators(program))

@@ -101,6 +101,8 @@ VALUE_ERRORS = {
     "must be an integer >= 1, got 0": lambda: rn.SVDTopN(count=0),
     "SVDNewton.iterations must be an integer >= 1": lambda: rn.SVDNewton(iterations=0),
     "Minimax.steps must be an integer >= 1, got 0": lambda: rn.MinimaxRoot(steps=0),
+    r"PolarRoot\.lower must be positive and finite, got 0": lambda: rn.PolarRoot(0),
+    r"PolarRoot\.lower must be below 1, got 1": lambda: rn.PolarRoot(1),
     "Minimax.lower must lie between 0 and 1, got 1.0": lambda: rn.MinimaxRoot(lower=1.0),
     "ISqrtCov.iterations must be an integer >= 1": lambda: rn.ISqrtCov(iterations=2.5),
     "MatrixLog.ridge must be positive": lambda: rn.MatrixLog(ridge=0),
