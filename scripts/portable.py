@@ -38,7 +38,7 @@ FULL = ["tests/linalg", "tests/nn", "tests/cli/test_doctor.py"]
 SLICE = [
     *("tests/linalg/test_decompose.py", "tests/linalg/test_parallel.py"),
     *("tests/linalg/test_second_order.py", "tests/linalg/test_svd.py"),
-    *("tests/nn/test_properties.py", "tests/nn/test_fused.py"),
+    *("tests/nn/test_every_method.py", "tests/nn/test_fused.py"),
 ]
 SELECTION = ["-m", "not slow", "-k", "not compile"]  # the compiler takes longer than all the rest
 DESCRIBE = """

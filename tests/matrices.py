@@ -93,6 +93,15 @@ def gradients(loss: Callable[..., Tensor], *inputs: Tensor) -> tuple[Tensor, ...
     return torch.autograd.grad(loss(*leaves), leaves)
 
 
+def value_and_gradient(
+    f: Callable[[Tensor], Tensor], X: Tensor, upstream: Tensor
+) -> tuple[Tensor, Tensor]:
+    """``f(X)``, and the gradient of X for a gradient of that."""
+    X = X.detach().clone().requires_grad_()
+    F = f(X)
+    return F.detach(), torch.autograd.grad(F, X, upstream.to(F.dtype))[0]
+
+
 def random(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 0) -> Tensor:
     return place(torch.randn(*shape, dtype=dtype, device="cpu", generator=generator(seed)))
 

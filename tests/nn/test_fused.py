@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import matrices
-from matrices import relative_error
+from matrices import relative_error, value_and_gradient
 from rootpool.linalg import from_triangle, to_triangle
 from rootpool.nn import METHODS, SpectralRoot, covariance, covariance_pool, fused, triangle
 from tolerances import assert_same_to_rounding
@@ -59,14 +59,8 @@ def test_value_and_gradient_are_those_of_the_method_of_the_covariance(kind, name
     """Up to the root of rounding errors of the covariance, which methods raise to eps or not."""
     X, method = edge_case(kind, KINDS[kind]), METHODS[name]()
     G = matrices.random(3, 6, 6, seed=1)
-
-    def both(pool):
-        Y = X.clone().requires_grad_()
-        Q = pool(Y)
-        return Q.detach(), *torch.autograd.grad(Q, Y, G)
-
-    fused = both(lambda X: covariance_pool(X, method, output="matrix"))
-    composed = both(lambda X: method(covariance(X)))
+    fused = value_and_gradient(lambda X: covariance_pool(X, method, output="matrix"), X, G)
+    composed = value_and_gradient(lambda X: method(covariance(X)), X, G)
     for got, expected in zip(fused, composed, strict=True):
         assert (got - expected).abs().max() <= 3e-8 * expected.abs().max()
     if name in ("exact", "svd-topn"):  # without a floor

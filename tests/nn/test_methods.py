@@ -8,7 +8,7 @@ import torch
 
 import matrices
 import oracles
-from matrices import relative_error
+from matrices import relative_error, value_and_gradient
 from rootpool.nn import (
     ISqrtCov,
     MatrixPower,
@@ -36,15 +36,6 @@ KERNELS = {
 }
 
 
-def features(*shape, seed=0):
-    return matrices.random(*shape, seed=seed)
-
-
-def feature_gradient(pool, X, G):
-    X = X.clone().requires_grad_()
-    return torch.autograd.grad(pool(X), X, G)[0]
-
-
 def test_the_parameters_are_those_of_the_paper():
     assert ISqrtCov() == ISqrtCov(iterations=5)
     assert SVDNewton() == SVDNewton(iterations=10)
@@ -58,8 +49,8 @@ def test_the_parameters_are_those_of_the_paper():
 @shapes
 def test_kernel_methods_are_the_formula_of_the_paper(name, shape):
     """Equation (5) of the paper by loops, with the derivative f' at ties."""
-    X, G = features(*shape), matrices.random(shape[0], shape[1], shape[1], seed=1)
-    got = feature_gradient(lambda X: covariance_pool(X, name, output="matrix"), X, G)
+    X, G = matrices.random(*shape), matrices.random(shape[0], shape[1], shape[1], seed=1)
+    got = value_and_gradient(lambda X: covariance_pool(X, name, output="matrix"), X, G)[1]
     for k in range(shape[0]):
         centred = X[k] - X[k].mean(1, keepdim=True)
         lam, U = torch.linalg.eigh(centred @ centred.mT / shape[2])
@@ -98,10 +89,10 @@ def newton_schulz_by_loops(P, iterations):
 @shapes
 def test_iterative_methods_by_loops(kind, iterations, shape):
     """All have the gradient of the iteration; the value is its own, or (SVDNewton) that of the root."""
-    X, G = features(*shape), matrices.random(shape[0], shape[1], shape[1], seed=1)
+    X, G = matrices.random(*shape), matrices.random(shape[0], shape[1], shape[1], seed=1)
     pool = lambda X: covariance_pool(X, kind(iterations), output="matrix")  # noqa: E731
     by_loops = lambda X: newton_schulz_by_loops(covariance(X), iterations)  # noqa: E731
-    gradients = [feature_gradient(f, X, G) for f in (pool, by_loops)]
+    gradients = [value_and_gradient(f, X, G)[1] for f in (pool, by_loops)]
     assert relative_error(*gradients) < 1e-12
     value = covariance_pool(X, output="matrix") if kind is SVDNewton else by_loops(X)
     assert relative_error(pool(X), value) < (1e-7 if kind is SVDNewton else 1e-12)
@@ -110,7 +101,7 @@ def test_iterative_methods_by_loops(kind, iterations, shape):
 @shapes
 @pytest.mark.parametrize("count", [1, 2, 3, 200])
 def test_topn_is_the_truncated_root(shape, count):
-    X, G = features(*shape), matrices.random(shape[0], shape[1], shape[1], seed=1)
+    X, G = matrices.random(*shape), matrices.random(shape[0], shape[1], shape[1], seed=1)
 
     def brute_force(X):
         A = (X - X.mean(-1, keepdim=True)) / math.sqrt(shape[2])
@@ -119,8 +110,8 @@ def test_topn_is_the_truncated_root(shape, count):
 
     method = SVDTopN(count)
     assert relative_error(covariance_pool(X, method, output="matrix"), brute_force(X)) < 1e-12
-    gradient = feature_gradient(lambda X: covariance_pool(X, method, output="matrix"), X, G)
-    direction = features(*shape, seed=5)
+    gradient = value_and_gradient(lambda X: covariance_pool(X, method, output="matrix"), X, G)[1]
+    direction = matrices.random(*shape, seed=5)
     numeric = oracles.central_difference(lambda X: (brute_force(X) * G).sum(), X, direction)
     assert (gradient * direction).sum() == pytest.approx(float(numeric), rel=1e-6)
 
@@ -130,7 +121,7 @@ def test_topn_is_the_truncated_root(shape, count):
 
 @shapes
 def test_baselines_by_their_definitions(shape):
-    X = features(*shape)
+    X = matrices.random(*shape)
     P = torch.stack([torch.cov(x, correction=0) for x in X])
     pool = lambda method: covariance_pool(X, method, output="matrix")  # noqa: E731
     assert torch.allclose(pool("covariance"), P)
@@ -143,11 +134,11 @@ def test_baselines_by_their_definitions(shape):
 
 def test_signed_sqrt_at_dead_channels():
     """They get no gradient, and the others that which they have without them."""
-    X, G = features(1, 3, 5), matrices.random_symmetric(1, 3, 3, seed=1)
+    X, G = matrices.random(1, 3, 5), matrices.random_symmetric(1, 3, 3, seed=1)
     X[:, 1] = 0
     live = [0, 2]
     pool = lambda X: covariance_pool(X, "signed-sqrt", output="matrix")  # noqa: E731
-    gradient = feature_gradient(pool, X, G)
+    gradient = value_and_gradient(pool, X, G)[1]
     assert (gradient[:, 1] == 0).all()
-    alone = feature_gradient(pool, X[:, live], G[:, live][:, :, live])
+    alone = value_and_gradient(pool, X[:, live], G[:, live][:, :, live])[1]
     assert relative_error(gradient[:, live], alone) < 1e-13

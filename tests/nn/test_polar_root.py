@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from matrices import random
+from matrices import random, value_and_gradient
 from rootpool.nn import PolarRoot, covariance_pool
 
 TALL, WIDE = (2, 40, 17), (2, 12, 30)
@@ -44,10 +44,8 @@ def oracle(X, g):
 
 def step(X, method, g):
     """Value and gradient."""
-    X = X.clone().requires_grad_()
-    Q = covariance_pool(X, method, output="matrix")
-    (gradient,) = torch.autograd.grad(Q, X, g.to(Q.dtype))
-    return [t.detach().double() for t in (Q, gradient)]
+    pool = lambda X: covariance_pool(X, method, output="matrix")  # noqa: E731
+    return [t.double() for t in value_and_gradient(pool, X, g)]
 
 
 def relative(found, expected):
