@@ -28,7 +28,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 import rootpool
-from rootpool.report.svg import dark_rules, without_paper
+from rootpool.report.plots.drawing import dark_rules, without_paper
 
 ROOT = Path(__file__).parents[1]
 TABLE = re.compile(r"^<!-- table: ([^:\n]+?)(?:: (.+?))? -->$", re.MULTILINE)

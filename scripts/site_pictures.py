@@ -18,9 +18,8 @@ from matplotlib.figure import Figure
 from rootpool.files import write_atomically
 from rootpool.linalg import FUNCTIONS, Pade, Power, Taylor, Truncated, sqrtm
 from rootpool.report.plots import speed_bars
-from rootpool.report.plots.drawing import WIDE, below, logarithmic, styled
+from rootpool.report.plots.drawing import WIDE, below, logarithmic, standalone_svg, styled
 from rootpool.report.plots.palette import FREE, MUTED, STYLES
-from rootpool.report.svg import standalone_svg
 
 ROOT = Path(__file__).parents[1]
 IMAGES = ROOT / "docs" / "images"

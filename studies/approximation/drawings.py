@@ -22,8 +22,6 @@ def draw_sweep(
     lines: Mapping[str, Sequence[Mapping[str, Any]]],
     ticks: Mapping[float, str],
     label: str,
-    *,
-    width: float = WIDE,
 ) -> Figure:
     """Differences to the exact root along a parameter, one line per network, with their intervals.
 
@@ -31,9 +29,8 @@ def draw_sweep(
         lines: by network, mappings with ``place`` on the axis, ``mean``, ``low`` and ``high``.
         ticks: names of the places.
         label: of the parameter.
-        width: inches.
     """
-    figure = Figure(figsize=(width, 3.2), layout="constrained")
+    figure = Figure(figsize=(WIDE, 3.2), layout="constrained")
     axes = figure.add_subplot()
     axes.axhline(0, color=FAINT, linewidth=1)
     handles: dict[str, Line2D] = {}
@@ -48,25 +45,21 @@ def draw_sweep(
     axes.set_xticks(list(ticks), list(ticks.values()))
     axes.set_ylabel("error against the root, points")
     below(figure, f"{label} (below zero: better than the exact square root; bars: 95 % intervals)")
-    legend(figure, handles, width)
+    legend(figure, handles, WIDE)
     return figure
 
 
 @styled
 def draw_law(
-    layer: Sequence[Record],
-    failed: Mapping[str, Sequence[tuple[float, int, int]]],
-    *,
-    width: float = WIDE,
+    layer: Sequence[Record], failed: Mapping[str, Sequence[tuple[float, int, int]]]
 ) -> Figure:
     """What is above the floor, and what fails, by the largest eigenvalue.
 
     Args:
         layer: records of :func:`studies.approximation.layer.measure_layer` of one form and precision.
         failed: by arm, the largest eigenvalue with the numbers of runs that failed and that did not.
-        width: inches.
     """
-    figure = Figure(figsize=(width, 6.6), layout="constrained")
+    figure = Figure(figsize=(WIDE, 6.6), layout="constrained")
     above, *panels = figure.subplots(3, 1, sharex=True)
     for marker, name in zip("osv^", dict.fromkeys(r["features"] for r in layer), strict=False):
         own = sorted((r for r in layer if r["features"] == name), key=lambda r: r["lambda_1"])

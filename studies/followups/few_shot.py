@@ -24,20 +24,20 @@ from rootpool.train.features import FeatureCache, cache_features
 from studies.engine.kept import Kept
 from studies.engine.training import Place
 
-from .episodes import draw_episodes, nearest_mean_answers
-
 __all__ = [
     "DESCRIPTIONS",
     "SHOTS",
     "Birds",
     "cached_birds",
     "classify",
+    "draw_episodes",
     "few_shots",
+    "nearest_mean_answers",
     "novel_classes",
 ]
 
 SHOTS = (1, 5)
-WAYS, QUERIES = 5, 15
+WAYS, QUERIES = 5, 15  # classes of an episode, and images of each to name
 BATCH = 64
 LATE, LAST = "blocks.5", "average"
 # Ways to describe an image: the stage, and the pooling of it to a vector of length 1.
@@ -117,7 +117,7 @@ def few_shots(data: str, output: Path, episodes: int = 2000) -> Place:
         )
     birds, kept = cached_birds(data, output / "features"), Kept(output / "measured")
     labels = birds.labels[birds.of(novel_classes(birds.classes))]
-    draw_episodes(labels, 1, shots=max(SHOTS), ways=WAYS, queries=QUERIES)  # says what is missing
+    draw_episodes(labels, 1, shots=max(SHOTS))  # says what is missing
     rows: list[Record] = []
     shared = {"files": [str(path) for path in birds.cache.files.values()], "episodes": episodes}
     with Display("few shots", total=len(DESCRIPTIONS)) as display:
@@ -139,7 +139,7 @@ def classify(birds: Birds, stage: str, method: str, episodes: int) -> list[Recor
     gram, size = birds.gram(novel, stage, method)
     for shots in SHOTS:
         labels = birds.labels[novel]
-        drawn = draw_episodes(labels, episodes, shots=shots, ways=WAYS, queries=QUERIES)
+        drawn = draw_episodes(labels, episodes, shots=shots)
         right = drawn.correct(nearest_mean_answers(gram, drawn)).tolist()
         rows.append({"shots": shots, "size": size, "correct": right})
     return rows
@@ -154,3 +154,72 @@ def _rows(name: str, found: Record) -> list[Record]:
         {"run": run, "method": name, **tags, "seed": k, "val_error": error, "failed": False}
         for k, error in enumerate(errors)
     ]
+
+
+# --------------------------------------------------------------------------------------------------
+# Episodes: the classifier needs nothing of the vectors but their inner products, so that all are computed
+# from one Gram matrix, side by side
+
+
+@dataclass(frozen=True)
+class Episodes:
+    """Images by number: ``support`` is ``(episodes, ways, shots)``, ``queries`` the same with more images."""
+
+    support: Tensor
+    queries: Tensor
+
+    def correct(self, answers: Tensor) -> Tensor:
+        """How many queries of each episode are answered correctly, ``(episodes,)``."""
+        return (answers == torch.arange(WAYS).repeat_interleave(QUERIES)).sum(1)
+
+
+def draw_episodes(labels: Tensor, count: int, *, shots: int, seed: int = 0) -> Episodes:
+    """Episodes of images drawn without replacement; the same for the same labels and seed.
+
+    Args:
+        labels: ``(n,)``, of all images that may be drawn.
+        count: episodes.
+        shots: labelled images of each class.
+        seed: of the draw.
+    """
+    members = [torch.nonzero(labels == label).flatten() for label in labels.unique()]
+    fewest = min((len(images) for images in members), default=0)
+    if len(members) < WAYS or fewest < shots + QUERIES:
+        raise ValueError(
+            f"an episode needs {WAYS} classes of {shots + QUERIES} images each ({shots} shots and {QUERIES} "
+            f"queries); there are {len(members)} classes, the smallest with {fewest} images"
+        )
+    generator = torch.Generator().manual_seed(seed)
+
+    def of_class(images: Tensor) -> Tensor:
+        return images[torch.randperm(len(images), generator=generator)[: shots + QUERIES]]
+
+    drawn = torch.stack(
+        [
+            torch.stack(
+                [
+                    of_class(members[c])
+                    for c in torch.randperm(len(members), generator=generator)[:WAYS]
+                ]
+            )
+            for _ in range(count)
+        ]
+    )
+    return Episodes(drawn[..., :shots], drawn[..., shots:])
+
+
+def nearest_mean_answers(gram: Tensor, episodes: Episodes) -> Tensor:
+    """The class whose mean is nearest to each query, ``(episodes, ways * queries)``.
+
+    Args:
+        gram: inner products of all images, ``(n, n)``.
+        episodes: which of them.
+    """
+    ways_and_shots = episodes.support.shape[1:]
+    support, queries = episodes.support.flatten(1), episodes.queries.flatten(1)
+    within = gram[support.unsqueeze(2), support.unsqueeze(1)].double()
+    across = gram[queries.unsqueeze(2), support.unsqueeze(1)].double()
+    across = across.unflatten(2, ways_and_shots).mean(-1)
+    means = within.unflatten(2, ways_and_shots).unflatten(1, ways_and_shots).mean((2, 4))
+    # |q - m|^2 without |q|^2, which is the same for all classes
+    return (means.diagonal(dim1=1, dim2=2).unsqueeze(1) - 2 * across).argmin(-1)

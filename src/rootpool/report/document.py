@@ -27,7 +27,7 @@ from markupsafe import Markup
 from rootpool.files import write_atomically
 
 from .blocks import TONES, Block, Rendering, anchor
-from .svg import dark_rules, inline_svg, standalone_svg
+from .plots.drawing import dark_rules, inline_svg, standalone_svg
 from .text import Text, to_markdown
 
 __all__ = ["Page"]

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from statistics import fmean, stdev
-from typing import Any
+from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -93,9 +92,7 @@ def _draw_lines(
     for line in lines:
         colour, marker, dashes = looks[line.run]
         if line.seeds > 1:
-            low = [c - d for c, d in zip(line.centre, line.deviation, strict=True)]
-            high = [c + d for c, d in zip(line.centre, line.deviation, strict=True)]
-            axes.fill_between(line.x, low, high, color=colour, alpha=0.14, linewidth=0)
+            axes.fill_between(line.x, line.low, line.high, color=colour, alpha=0.14, linewidth=0)
         (handles[line.run],) = axes.plot(
             line.x,
             line.centre,
@@ -137,15 +134,15 @@ def _label(axes: Axes, value: str, lines: Sequence[Series]) -> str:
 # Records of several seeds as one line with a spread
 
 
-@dataclass(frozen=True)
-class Series:
-    """One run: mean and standard deviation over seeds at each place."""
+class Series(NamedTuple):
+    """One run: mean over seeds at each place, and one standard deviation below and above it."""
 
     run: str
     seeds: int
     x: Sequence[float]
     centre: Sequence[float]
-    deviation: Sequence[float]
+    low: Sequence[float]
+    high: Sequence[float]
 
 
 def collect(records: Sequence[Record], x: str, value: str) -> tuple[list[Series], int]:
@@ -165,7 +162,7 @@ def collect(records: Sequence[Record], x: str, value: str) -> tuple[list[Series]
         seeds[record["run"]].add(record.get("seed", 0))
     lines = []
     for run, at in runs.items():
-        values = [at[place] for place in sorted(at)]
-        deviations = [stdev(v) if len(v) > 1 else 0.0 for v in values]
-        lines.append(Series(run, len(seeds[run]), sorted(at), [*map(fmean, values)], deviations))
+        values = [(fmean(v), stdev(v) if len(v) > 1 else 0.0) for _, v in sorted(at.items())]
+        band = ([mean + sign * spread for mean, spread in values] for sign in (0, -1, 1))
+        lines.append(Series(run, len(seeds[run]), sorted(at), *band))
     return lines, len(records) - len(finite)
