@@ -31,7 +31,6 @@ def evaluate(
     from rootpool.train.evaluation import evaluate as measure
     from rootpool.train.evaluation import load_run
     from rootpool.train.evaluation_page import evaluation_page
-    from rootpool.train.trainer import quiet_lightning
 
     run, bar = load_run(checkpoint), {"enable_progress_bar": sys.stdout.isatty()}
     found = measure(run, data, mirrored=mirrored, on_bad_image=on_bad_image, **bar)
@@ -60,8 +59,7 @@ def evaluate(
         ]
         write_records(classes, folder / "classes.csv")
         write_records(counts, folder / "confusion.csv")
-        with quiet_lightning():  # also about fonts that lack the names of classes
-            page = evaluation_page(run, found).write(folder / "index.html")
+        page = evaluation_page(run, found).write(folder / "index.html")
         print(f"{folder}: classes.csv, confusion.csv\nLook at {page.resolve().as_uri()}")
     return 0
 

@@ -49,7 +49,6 @@ _SILENCED = (
     ".*does not have many workers",  # embedded data needs none
     r"The number of training batches .* is smaller than the logging interval",
     "You requested to overfit but enabled val",  # ours is in order already
-    r"Glyph \d+ .* missing from font",  # names of classes in a script that matplotlib's font lacks
     r".*isinstance\(treespec, LeafSpec\).* is deprecated",  # Lightning's own use of torch
 )
 
