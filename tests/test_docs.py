@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PHOTOS = DOCS / "tutorials" / "photos.md"
 README = ROOT / "README.md"
+AT_TOP = (README, ROOT / "CONTRIBUTING.md", ROOT / "ARCHITECTURE.md")
 PAGES = [README, *sorted(DOCS.rglob("*.md"))]
 RECORD = re.compile(r"^\*Recorded at commit `\w+`", re.MULTILINE)
 
@@ -87,7 +88,7 @@ def test_a_page_names_the_default_that_the_function_has():
 def test_make_targets_exist():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     workflows = (ROOT / ".github" / "workflows").glob("*.yml")
-    text = "".join(path.read_text(encoding="utf-8") for path in (README, *workflows))
+    text = "".join(path.read_text(encoding="utf-8") for path in (*AT_TOP, *workflows))
     for target in re.findall(r"^make (\w+)|`make (\w+)|run: make (\w+)", text, re.MULTILINE):
         assert re.search(rf"^{''.join(target)}:", makefile, re.MULTILINE), target
 

@@ -16,48 +16,23 @@ def run(*arguments: str) -> int:
     return main([str(argument) for argument in arguments])
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("cli")
-    with pytest.warns(UserWarning, match="this training never switches to exact"):
-        assert run("train", "patches", "--hybrid", f"--output={folder / 'run'}", *FAST) == 0
-    return folder / "run"
-
-
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:this training never switches")
-def test_a_run_is_neither_overwritten_nor_trained_further_than_it_should(trained, capsys):
-    found = {path.name for path in trained.iterdir()}
-    assert {"last.ckpt", "best.ckpt", "history.csv", "config.yaml"} <= found
-    assert "switch_epoch: 5" in (trained / "config.yaml").read_text()
-    assert len((trained / "history.csv").read_text().splitlines()) == 2
-    before = (trained / "last.ckpt").read_bytes()
-    assert run("train", "patches", f"--output={trained}", *FAST) == 1
-    assert "already contains a run; continue it with --resume" in capsys.readouterr().err
-    assert (trained / "last.ckpt").read_bytes() == before
-
-    def weights():
-        return torch.load(trained / "last.ckpt", weights_only=True)["state_dict"]
-
-    before = weights()
-    assert run("train", "patches", "--hybrid", f"--output={trained}", "--resume", *FAST) == 0
-    assert all(torch.equal(value, before[key]) for key, value in weights().items())
-
-
-@pytest.mark.slow
-def test_evaluation_uses_the_method_of_the_moment_and_counts_all(trained, tmp_path, capsys):
+@pytest.mark.filterwarnings("ignore:this training never switches to exact")
+def test_evaluation_uses_the_method_of_the_moment_and_counts_all(tmp_path, capsys):
     from rootpool.train.evaluation import evaluate, load_run
 
-    assert run("evaluate", trained / "last.ckpt") == 0
+    last = tmp_path / "run" / "last.ckpt"
+    assert run("train", "patches", "--hybrid", f"--output={last.parent}", *FAST) == 0
+    assert run("evaluate", last) == 0
     assert "3600" in capsys.readouterr().out
-    loaded = load_run(trained / "last.ckpt")
+    loaded = load_run(last)
     assert loaded.module.model.pool.method.name == "isqrt-cov"  # before the switch
     assert loaded.module.hparams["method"] == "exact"
-    logged = torch.load(trained / "last.ckpt", weights_only=True)["history"][-1]["val_error"]
+    logged = torch.load(last, weights_only=True)["history"][-1]["val_error"]
     found = evaluate(loaded, accelerator="cpu", enable_progress_bar=False)
     assert found.metrics["val_error"] == pytest.approx(logged)
     (tmp_path / "cat.jpg").touch()
-    assert run("predict", trained / "last.ckpt", tmp_path / "cat.jpg") == 1
+    assert run("predict", last, tmp_path / "cat.jpg") == 1
     assert "not on image files" in capsys.readouterr().err
 
 

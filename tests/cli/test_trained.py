@@ -204,6 +204,7 @@ def test_mistakes_around_a_run(colours, tmp_path, capsys):
         (["export", tmp_path / "nothing"], "there is no checkpoint"),
         (["predict", net, tmp_path / "x.jpg"], "there is no image or folder"),
         (["predict", net, tmp_path / "empty"], "there are no images in"),
+        (["train", "patches", "--output", net], "already contains a run; continue it with --res"),
         (["train", "--resume"], "give a recipe, such as patches (needs no data)"),
         (["train", "--resume", "--output", tmp_path], "is not a run to continue"),
     ):

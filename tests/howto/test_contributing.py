@@ -139,13 +139,10 @@ def test_an_entry_of_a_study(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_paths_and_targets_exist(page):
+def test_paths_exist(page):
     named = re.findall(rf"[`(]((?:{FOLDERS})(?:/[\w./-]+)?)[`)]", PAGES[page])
     assert named
     assert [path for path in named if not (ROOT / path).exists()] == []
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    targets = set(re.findall(r"`make (\w+)", PAGES[page]))
-    assert targets <= set(re.findall(r"^(\w+):", makefile, re.MULTILINE))
 
 
 def test_rooms_are_the_layers_that_imports_obey():

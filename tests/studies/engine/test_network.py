@@ -9,21 +9,6 @@ from studies.engine.network import Network, all_trials
 from studies.engine.study import Runs
 from studies.paper.command import load_paper
 
-BOTH = ["standalone", "hybrid"]
-
-
-def test_published_and_fused_forms():
-    block = Runs(["mpn-cov", "mpn-cov, fused", "isqrt-cov", "gap"], BOTH)
-    found = Network("patches", seeds=1).trials(block, published=True)
-    assert {t.label: t.config["model"]["method"] for t in found} == {
-        "mpn-cov": "mpn-cov-published",
-        "mpn-cov, hybrid": "mpn-cov-published",
-        "mpn-cov, fused": "mpn-cov",
-        "mpn-cov, fused, hybrid": "mpn-cov",
-        "isqrt-cov": "isqrt-cov",  # a hybrid training begins with it
-        "gap": "gap",
-    }
-
 
 def test_seeds_changes_and_places():
     network = Network("patches", seeds=2, deciding=3)

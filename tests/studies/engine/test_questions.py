@@ -131,7 +131,6 @@ def test_which_runs_are_compared():
         ("full size", "opposite", "not reproduced at full size", "no"),
         ("small scale", "seen", "seen at small scale", "yes"),
         ("small scale", "opposite", "opposite at small scale", "no"),
-        ("small scale", "not seen", "not seen at small scale", "unclear"),
         ("small scale", "not testable", "not testable at our scale", "unclear"),
         ("this CPU", "not seen", "not seen on this CPU", "unclear"),
         ("full size", "not tried", "not tried", "plain"),
