@@ -32,12 +32,8 @@ IMAGENET = {
     "interpolation": "bilinear",
 }
 # Not a plain sequence of layers (tokens, auxiliary classifiers, nested lists), and what timm has instead.
-NO_CHAIN = {
-    "vit_": "vit_*",
-    "inception_v3": "inception_v3",
-    "googlenet": "inception_*",
-    "maxvit_t": "maxvit_*",
-}
+NO_CHAIN = {"vit_": "vit_*", "inception_v3": "inception_v3"}
+NO_CHAIN |= {"googlenet": "inception_*", "maxvit_t": "maxvit_*"}
 
 
 def torchvision_names() -> list[str]:
