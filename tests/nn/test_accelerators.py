@@ -91,8 +91,12 @@ def test_methods_stay_on_the_device_and_within_their_budget(name, shape):
     check_counts(*counted(step_of(name), *shape), torch.float32, budget)
 
 
+# topk_eigh and topk_svd iterate on values, by scipy.
+COUNTED = [n for n in FUNCTIONS if "covariance_pool('" not in n and not n.startswith("topk")]
+
+
 @pinned
-@pytest.mark.parametrize("name", [name for name in FUNCTIONS if "covariance_pool('" not in name])
+@pytest.mark.parametrize("name", COUNTED)
 def test_functions_stay_on_the_device_and_within_their_budget(name):
     row, dtype = FUNCTIONS[name], torch.float64
     counts = counted(lambda A: [row.call(A)], *row.sample(dtype).shape, dtype=dtype)

@@ -5,8 +5,7 @@ with :math:`x = R y`. The inverse root has a derivative that divides by no gap, 
 matters. They come out further apart than those of a given matrix, by the condition of B.
 
 For the distance :math:`d^2 = \sum_i \log^2 \lambda_i = \| \log C \|^2` the same with A - B instead of A gives
-:math:`E = C - I`, which keeps the digits of close matrices, and so does :math:`\log(1 + E)`. It needs no
-eigenvectors of the pair, so that :math:`R = L^{-1}` with :math:`B = L L^H` will do, a third of the work.
+:math:`E = C - I`, which keeps the digits of close matrices, and so does :math:`\log(1 + E)`.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from .checks import (
 from .decompose import check_symmetric
 from .differentiation import hermitian_part
 from .functions import apply_function
-from .precision import is_inside_autocast, without_autocast
+from .precision import without_autocast
 from .products import product
 from .scalar import FUNCTIONS, Expansion, _relative_expansion, _Smooth
 
@@ -121,13 +120,7 @@ def affine_invariant_distance(A: Tensor, B: Tensor) -> Tensor:
     """
     check_pair(A, B, "affine_invariant_distance")
     check_definite(A, "affine_invariant_distance", "A")
-    if is_inside_autocast():  # there torch differentiates a factorisation in half precision
-        E, _ = whitened(A - B, B, "affine_invariant_distance")
-    else:
-        check_definite(B, "affine_invariant_distance", "B")
-        L = torch.linalg.cholesky(hermitian_part(B))
-        half = torch.linalg.solve_triangular(L, hermitian_part(A - B), upper=False)
-        E = hermitian_part(torch.linalg.solve_triangular(L, half.mH, upper=False))
+    E, _ = whitened(A - B, B, "affine_invariant_distance")
     logarithm = apply_function(E, _Log1p(), "affine_invariant_distance")
     parts = torch.view_as_real(logarithm) if logarithm.is_complex() else logarithm.unsqueeze(-1)
     distance = parts.square().sum((-3, -2, -1))
