@@ -138,7 +138,9 @@ class Network:
     def about(self) -> str:
         """The network and its data in a sentence."""
         data = "" if self.data is None else f", {Path(self.data).name}"
-        return f"{families()[self.family].about}{data}, recipes {self.family}-*"
+        backbone = self.change.get("model", {}).get("backbone")
+        own = f"{backbone}, otherwise as " if backbone else ""
+        return f"{own}{families()[self.family].about}{data}, recipes {self.family}-*"
 
     @property
     def reported_as(self) -> str:
