@@ -16,7 +16,7 @@ from studies.paper.theory.exact_gradient import (
     feature_maps,
 )
 from studies.paper.theory.pade import pade_coefficients_by_digits
-from studies.paper.theory.power_iteration import power_iteration_is_taylor, power_iteration_rate
+from studies.paper.theory.power_iteration import power_iteration_rate
 from studies.paper.theory.statement import relative_error
 from studies.paper.theory.ties import ties
 
@@ -55,12 +55,6 @@ def test_rate_of_power_iteration_in_exact_terms():
         expected = float((lam ** (2 * record["iteration"])).sum().sqrt())
         assert record["error"] == pytest.approx(expected, rel=1e-5)
         assert record["predicted"] == record["ratio"] ** record["iteration"]
-
-
-def test_power_iteration_is_the_series_of_its_own_number_of_terms():
-    records = power_iteration_is_taylor((5,)).records
-    assert [r["eigenvector"] for r in records] == [1, 2, 3]
-    assert all(r["difference"] < 1e-14 for r in records)
 
 
 @pytest.mark.parametrize("shape", [(4, 9), (4, 4), (6, 3)])
