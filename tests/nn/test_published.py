@@ -17,7 +17,6 @@ from rootpool.nn import (
     method_names,
     resolve_method,
 )
-from rootpool.nn.published import SVDPadePublished
 
 EPS = {dtype: torch.finfo(dtype).eps for dtype in (torch.float32, torch.float64)}
 NAMES = [name.removesuffix("-published") for name in method_names("published")]
@@ -81,14 +80,6 @@ def test_the_equations(name, spectra, dtype):
     torch.testing.assert_close(
         found.double(), expected, rtol=0, atol=200 * EPS[dtype] * max(1.0, scale)
     )
-
-
-def test_the_pade_kernel_is_the_ordinary_one_away_from_ties():
-    """Its coefficients are noise, but their quotient is 1 / (1 - x)."""
-    larger = torch.tensor([1.0, 1.0, 2.0, 3.0], dtype=torch.float64)
-    smaller = larger * torch.tensor([0.0, 0.5, 0.9, 0.99], dtype=torch.float64)
-    found = SVDPadePublished().pair_kernel(larger, smaller)
-    torch.testing.assert_close(found, 1 / (larger - smaller), rtol=1e-8, atol=0)
 
 
 def test_infinities_become_the_largest_finite_entry_of_the_batch():
