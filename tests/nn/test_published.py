@@ -93,7 +93,7 @@ def test_infinities_become_the_largest_finite_entry_of_the_batch():
     assert kernel(lam[:0]).shape == (0, 3, 3)
 
 
-@pytest.mark.parametrize("shape", [(2, 4, 30), (2, 6, 4)], ids=["N > d", "N < d"])
+@pytest.mark.parametrize("shape", [(2, 4, 9), (2, 4, 30), (2, 6, 4)])
 @pytest.mark.parametrize("name", NAMES)
 def test_where_eigenvalues_are_separated_both_forms_have_the_same_gradient(name, shape):
     X = matrices.random(*shape).requires_grad_()
@@ -106,7 +106,10 @@ def test_where_eigenvalues_are_separated_both_forms_have_the_same_gradient(name,
         gradients.append(torch.autograd.grad(Q, X, g)[0])
     torch.testing.assert_close(*values, rtol=1e-6, atol=1e-6)
     if name != "svd-topn":  # the published one sends 0.5 / sqrt(eps) through what it drops
-        torch.testing.assert_close(*gradients, rtol=1e-5, atol=1e-5)
+        limit = (
+            1e-12 if shape[2] > shape[1] else 1e-5
+        )  # below the rank both divide by a root of eps
+        assert matrices.relative_error(*gradients) < limit
 
 
 # --------------------------------------------------------------------------------------------------
