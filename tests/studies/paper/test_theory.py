@@ -16,7 +16,6 @@ from studies.paper.theory.exact_gradient import (
     feature_maps,
 )
 from studies.paper.theory.pade import pade_coefficients_by_digits
-from studies.paper.theory.power_iteration import power_iteration_rate
 from studies.paper.theory.statement import relative_error
 from studies.paper.theory.ties import ties
 
@@ -45,16 +44,6 @@ def test_coefficients_by_precision():
     for record in result.records:  # p = r and q = r (1 - x) for some r with r_0 = 1
         assert record["p_1"] - record["q_1"] == pytest.approx(1, abs=1e-6)
     assert any(v < 0 for v in (r["value_at_1"] for r in result.records))
-
-
-def test_rate_of_power_iteration_in_exact_terms():
-    """With an equal share of every eigenvector the error is the root of a sum of powers."""
-    result = power_iteration_rate((0.5, 1.0), 20)
-    for record in result.records:
-        lam = torch.linspace(record["ratio"], 0, 7, dtype=torch.float64)
-        expected = float((lam ** (2 * record["iteration"])).sum().sqrt())
-        assert record["error"] == pytest.approx(expected, rel=1e-5)
-        assert record["predicted"] == record["ratio"] ** record["iteration"]
 
 
 @pytest.mark.parametrize("shape", [(4, 9), (4, 4), (6, 3)])
