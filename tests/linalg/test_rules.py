@@ -36,6 +36,8 @@ def check_contract(rule, lam):
 def test_contract(rule):
     for kind, dtype in itertools.product(matrices.SPECTRA, matrices.DTYPES):
         check_contract(rule, matrices.spectrum(kind, dtype))
+    # Gaps and eigenvalues whose reciprocals overflow.
+    check_contract(rule, torch.tensor([0.0, 5e-324, 1e-310, 2e-310], dtype=torch.float64))
 
 
 @settings(max_examples=200, deadline=None)
