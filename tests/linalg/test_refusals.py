@@ -53,6 +53,7 @@ VALUE_ERRORS = {
     "sqrtm: A has NaN or infinite entries": lambda: la.sqrtm(broken(0, 0, 1, 2)[0, 0]),
     r"A\[0\] has NaN": lambda: la.sqrtm(MANY * torch.nan),
     r"A\[0\] differs from its t": lambda: la.logm(beyond(1) + EYE.new_tensor([0, 1, 0])),
+    "A differs from its transpose by 1e-12": lambda: la.sqrtm(EYE.double() + 1e-12 * EYE.roll(1)),
     r"powm: A\[1\] has NaN": lambda: la.powm(NAN, 0.3),
     "exponent must be finite, got inf": lambda: la.powm(EYE, float("inf")),
     "unknown function 'cos'; choose from sqrt, inv": lambda: la.matrix_function(EYE, "cos"),
