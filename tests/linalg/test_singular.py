@@ -115,11 +115,17 @@ def test_rank_below_k_and_roots_at_zero_keep_the_rank():
     assert torch.allclose(la.low_rank(left @ right, 3), left @ right, atol=1e-14)
 
 
+def test_slopes_at_a_bound_are_those_of_clamp():
+    A = torch.diag(torch.tensor([2.0, 1.0, 0.5], dtype=torch.float64))
+    clipped = lambda A: la.clip_singular_values(A, 2.0, min=0.5)  # noqa: E731
+    for f in (clipped, lambda A: la.singular_value_threshold(A, 0.5)):
+        (g,) = matrices.gradients(lambda A, f=f: f(A).trace(), A)
+        assert torch.allclose(g, torch.eye(3).double())
+
+
 def test_svd_names_the_functions_that_are_exact_where_it_warns():
     A = with_singular_values(4, 3, [3.0, 1.0, 1.0]).requires_grad_()
     U, s, Vh = la.svd(A)
     low = (U * torch.where(s > 2, s, 0.5 * s.square()).unsqueeze(-2)) @ Vh
-    with pytest.warns(
-        UserWarning, match=r"of singular values \(low_rank, singular_value_function\)"
-    ):
+    with pytest.warns(UserWarning, match=r"values \(low_rank, singular_value_function\)"):
         (low * matrices.random(4, 3)).sum().backward()

@@ -10,13 +10,7 @@ import pytest
 import torch
 
 import matrices
-from rootpool.nn import (
-    METHODS,
-    CovariancePool,
-    covariance_pool,
-    method_names,
-    resolve_method,
-)
+from rootpool.nn import METHODS, CovariancePool, covariance_pool, method_names, resolve_method
 
 EPS = {dtype: torch.finfo(dtype).eps for dtype in (torch.float32, torch.float64)}
 NAMES = [name.removesuffix("-published") for name in method_names("published")]

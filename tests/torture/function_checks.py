@@ -465,11 +465,7 @@ FUNCTION_CHECKS = {
         )
     },
     "null_vectors": Check(
-        null_projector,
-        null_value,
-        null_gradient,
-        gradient_status=truncated_status,
-        applies=several,
+        null_projector, null_value, null_gradient, gradient_status=truncated_status, applies=several
     ),
     "align": Check(
         motion, motion_value, None, motion_status, motion_gradient_status, applies=several

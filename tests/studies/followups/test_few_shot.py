@@ -7,13 +7,7 @@ import pytest
 import torch
 
 from studies.followups import few_shot
-from studies.followups.few_shot import (
-    LATE,
-    Birds,
-    draw_episodes,
-    few_shots,
-    nearest_mean_answers,
-)
+from studies.followups.few_shot import LATE, Birds, draw_episodes, few_shots, nearest_mean_answers
 from studies.followups.measures import few_shot_blocks
 
 CLASSES, IMAGES, SIZE = 24, 22, 6  # six classes of each kind of the split

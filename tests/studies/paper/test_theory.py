@@ -10,11 +10,7 @@ import oracles
 from studies.engine.command import measure_entry
 from studies.engine.kept import Kept
 from studies.paper.command import load_paper
-from studies.paper.theory.exact_gradient import (
-    _in_50_digits,
-    feature_gradient,
-    feature_maps,
-)
+from studies.paper.theory.exact_gradient import _in_50_digits, feature_gradient, feature_maps
 from studies.paper.theory.pade import pade_coefficients_by_digits
 from studies.paper.theory.statement import relative_error
 from studies.paper.theory.ties import ties
