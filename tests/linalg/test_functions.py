@@ -75,6 +75,14 @@ def test_eigenvalues_at_round_off_are_zeros_and_nothing_flows_between_them(name)
     assert (g[1::2, 1::2] == 0).all()
 
 
+def test_covariances_of_denormal_numbers_are_semidefinite():
+    """Half of the smallest number in each entry moves zero eigenvalues by many of it."""
+    X, smallest = matrices.random(34, 3), 2.0**-1074
+    A = symmetric(X @ X.mT * 20 * smallest)
+    F = la.sqrtm(A) * 2.0**537
+    assert (F @ F - A * 2.0**1000 * 2.0**74).abs().max() < 34
+
+
 # ------------------------------------------------------------------------------- odd input and rules
 
 

@@ -239,6 +239,16 @@ def test_running_statistics_are_those_of_batch_norm_and_used_in_evaluation():
     assert torch.allclose(root[0, :, 0, 0].double(), expected, rtol=1e-5)
 
 
+@every_method
+def test_rounding_of_running_statistics_is_below_the_ridge(method):
+    """They are float32, of a matrix of rank 2: eigenvalues below zero by more than eps."""
+    layer = Whitening(6, momentum=1.0, method=method)
+    X = 100 * matrices.random(64, 2) @ matrices.random(2, 6, seed=1)
+    layer(X.float())
+    largest = torch.linalg.eigvalsh(layer.eval()(X.float()).mT.double().cov())[-1]
+    assert largest == pytest.approx(1, abs=0.02)
+
+
 def test_the_average_of_all_batches():
     layer, batches = Whitening(3, momentum=None), matrices.random(4, 8, 3, dtype=torch.float32)
     for batch in batches:
