@@ -13,7 +13,10 @@ from __future__ import annotations
 import math
 import re
 import sys
+import weakref
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +25,13 @@ from precision import conditioned
 from timing import table
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from rootpool.files import write_atomically
 from rootpool.nn import Method, PolarRoot, covariance_pool
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from fake_cuda import Counts, counted
+from fake_cuda import Counting, Counts, counted
 
 METHODS = {
     "exact": {},
@@ -43,7 +47,64 @@ RATES, BANDWIDTH, REACHED, LAUNCH = {"float64": 9.7e12, "float32": 19.5e12}, 2e1
 SOLVER = 16.7e-6
 
 
-def seconds(counts: Counts) -> tuple[float, float]:
+PRODUCTS = {"mm", "bmm", "baddbmm", "addmm", "baddbmm_", "addmm_"}
+
+
+@dataclass
+class Costs(Counts):
+    """And how much work it is."""
+
+    products: Counter[str] = field(
+        default_factory=Counter
+    )  # multiplications and additions, by dtype
+    traffic: int = 0  # bytes that are read and written
+    peak: int = 0  # bytes that are in use at once, of tensors that the step has made
+
+
+class Costing(Counting):
+    """Counts them, of fake tensors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts = Costs()
+        self.sizes: dict[int, list[int]] = {}  # of storages: bytes, and how many tensors use them
+
+    def following(self) -> Costing:
+        after = Costing()
+        after.sizes = self.sizes
+        return after
+
+    def compute(self, function: Any, name: str, args: tuple[Any, ...], kwargs: Any) -> Any:
+        before = self.counts.launches
+        result = super().compute(function, name, args, kwargs)
+        made = [t for t in tree_leaves(result) if isinstance(t, Tensor)]
+        if not made:  # a number, which the host has asked for
+            return result
+        if name in PRODUCTS:
+            dtype = str(result.dtype).removeprefix("torch.")
+            self.counts.products[dtype] += 2 * result.numel() * args[-2].shape[-1]
+        tensors = [t for t in tree_leaves((args, kwargs, result)) if isinstance(t, Tensor)]
+        self.counts.traffic += (self.counts.launches - before) * sum(t.nbytes for t in tensors)
+        for tensor in made:
+            self._keep(tensor)
+        return result
+
+    def _keep(self, tensor: Tensor) -> None:
+        """Add memory that is new, until its last tensor is gone."""
+        storage = tensor.untyped_storage()
+        key, size = storage._cdata, storage.nbytes()
+        self.sizes.setdefault(key, [size, 0])[1] += 1
+        self.counts.peak = max(self.counts.peak, sum(size for size, _ in self.sizes.values()))
+
+        def drop() -> None:
+            self.sizes[key][1] -= 1
+            if not self.sizes[key][1]:
+                del self.sizes[key]
+
+        weakref.finalize(tensor, drop)
+
+
+def seconds(counts: Costs) -> tuple[float, float]:
     """From and to, for one direction, by torch 2.12 or newer."""
     products = sum(flops / RATES[dtype] for dtype, flops in counts.products.items())
     work = (products + counts.traffic / BANDWIDTH) / REACHED
@@ -63,7 +124,7 @@ def counts() -> str:
             def step(X: Tensor, name: str = name, options: Any = options) -> list[Tensor]:
                 return [covariance_pool(X, name, **options)]
 
-            forward, backward, _ = counted(step, *shape, warm=True)
+            forward, backward, _ = counted(step, *shape, warm=True, kind=Costing)
             both = (forward, backward)
             flops = forward.products + backward.products
             times = [1e3 * sum(ends) for ends in zip(*map(seconds, both), strict=True)]

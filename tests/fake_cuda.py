@@ -8,7 +8,6 @@ neither a view nor an allocation is counted as one launch of a kernel, although 
 from __future__ import annotations
 
 import contextlib
-import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -35,7 +34,6 @@ NO_KERNEL = {
     "scalar_tensor", "view_as_real", "unflatten", "resolve_conj",
 }  # fmt: skip
 SOLVERS = {"_linalg_eigh", "linalg_eigh", "_linalg_svd", "linalg_qr", "linalg_cholesky_ex"}
-PRODUCTS = {"mm", "bmm", "baddbmm", "addmm", "baddbmm_", "addmm_"}
 
 
 @dataclass
@@ -46,10 +44,6 @@ class Counts:
     waits: int = 0  # also one in each solver, which looks whether it has converged
     solvers: Counter[str] = field(default_factory=Counter)
     on_cpu: list[str] = field(default_factory=list)
-    # Multiplications and additions, by dtype.
-    products: Counter[str] = field(default_factory=Counter)
-    traffic: int = 0  # bytes that are read and written
-    peak: int = 0  # bytes that are in use at once, of tensors that the step has made
 
 
 def _name(function: Any) -> str:
@@ -103,13 +97,16 @@ def waits_of_a_step(
     return forward.count, backward.count
 
 
-class _Counting(Waits):
+class Counting(Waits):
     """All counts, of fake tensors."""
 
-    def __init__(self, sizes: dict[int, list[int]]) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self.counts = Counts()
-        self._sizes = sizes  # of each storage: bytes, and how many tensors use it
+
+    def following(self) -> Counting:
+        """What counts the backward."""
+        return type(self)()
 
     def __exit__(self, *exception: object) -> None:
         super().__exit__(*exception)
@@ -126,33 +123,11 @@ class _Counting(Waits):
         if name in SOLVERS:
             shape = "x".join(map(str, args[0].shape))
             counts.solvers[f"{name.strip('_')} {shape} {_short(args[0])}"] += 1
-        if name in PRODUCTS:
-            counts.products[_short(result)] += 2 * result.numel() * args[-2].shape[-1]
         if name == "all":
-            result.of_all = (
-                True  # all are as they should be; other operators ask whether any is not
-            )
-        counts.traffic += launched * sum(t.nbytes for t in tensors)
-        for t in tree_leaves(result):
-            if isinstance(t, Tensor):
-                self._keep(t)
+            result.of_all = True  # all as they should be; other operators ask whether any is not
         if any(t.device.type == "cpu" and t.numel() for t in tensors):
             counts.on_cpu.append(name)
         return result
-
-    def _keep(self, tensor: Tensor) -> None:
-        """Add memory that is new, until its last tensor is gone."""
-        storage = tensor.untyped_storage()
-        key, size = storage._cdata, storage.nbytes()
-        self._sizes.setdefault(key, [size, 0])[1] += 1
-        self.counts.peak = max(self.counts.peak, sum(size for size, _ in self._sizes.values()))
-
-        def drop() -> None:
-            self._sizes[key][1] -= 1
-            if not self._sizes[key][1]:
-                del self._sizes[key]
-
-        weakref.finalize(tensor, drop)
 
 
 def _short(tensor: Tensor) -> str:
@@ -193,16 +168,16 @@ def counted(
     *shape: int,
     dtype: torch.dtype = torch.float32,
     warm: bool = False,
+    kind: type[Counting] = Counting,
 ) -> tuple[Counts, Counts, Tensor]:
     """Counts of the forward and of the backward of a step, and the gradient; the second step if ``warm``."""
     with fake_cuda():
         for _ in range(1 + warm):
             batch = torch.empty(shape, dtype=dtype, device="cuda", requires_grad=True)
-            sizes: dict[int, list[int]] = {}
-            with _Counting(sizes) as forward:
+            with kind() as forward:
                 outputs = [t for t in function(batch) if t.requires_grad]
             upstream = [torch.empty_like(t) for t in outputs]
-            with _Counting(sizes) as backward:
+            with forward.following() as backward:
                 gradient = _backward(outputs, upstream)[batch]
         return forward.counts, backward.counts, gradient
 

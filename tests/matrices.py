@@ -93,6 +93,13 @@ def gradients(loss: Callable[..., Tensor], *inputs: Tensor) -> tuple[Tensor, ...
     return torch.autograd.grad(loss(*leaves), leaves)
 
 
+def tangent(f: Callable[[Tensor], Tensor], A: Tensor, V: Tensor) -> Tensor:
+    """The derivative along ``V`` by dual numbers, the forward mode without ``torch.func``."""
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(A, V)
+        return torch.autograd.forward_ad.unpack_dual(f(dual)).tangent
+
+
 def value_and_gradient(
     f: Callable[[Tensor], Tensor], X: Tensor, upstream: Tensor
 ) -> tuple[Tensor, Tensor]:

@@ -73,20 +73,6 @@ def test_whole_references_pass(tmp_path):
     assert broken(tmp_path, '<h1 id="top"></h1><a href="#top"><a href="https://a.org">') == []
 
 
-def test_reference_has_what_a_package_exports():
-    hooks = runpy.run_path(str(ROOT / "scripts" / "site_hooks.py"))
-    page = "<!-- names of rootpool.linalg: rules eigh -->\n\n<!-- names of rootpool.linalg -->\n"
-    first, rest = hooks["on_page_markdown"](page).split("\n\n")
-    assert "::: rootpool.linalg.Taylor" in first.splitlines()
-    assert "::: rootpool.linalg.eigh.eigh" in first.splitlines()  # a function named as its module
-    assert "::: rootpool.linalg.sqrtm" in rest.splitlines()
-    assert "Taylor" not in rest
-    page = "<!-- index of rootpool.linalg -->\n\n::: rootpool.linalg.sqrtm\n::: rootpool.linalg.svd.svd\n"
-    table = hooks["on_page_markdown"](page).split("\n\n")[0].splitlines()
-    assert table[2].startswith("| [`sqrtm`][rootpool.linalg.sqrtm] | Square root \\(A^{1/2}\\) of")
-    assert table[3].startswith("| [`svd`][rootpool.linalg.svd.svd] |")
-
-
 def test_text_in_pictures_is_legible():
     """At 540 of their points, as on a phone, nothing is below 9 pixels."""
     pictures = list((ROOT / "docs").rglob("*-pictures/*.svg")) + list(
@@ -108,15 +94,3 @@ def test_pictures_fit_both_colour_schemes():
     assert "@media screen and (prefers-color-scheme:dark)" in drawn
     assert "[style*='stroke: #1d2126']{stroke:#e4e7eb!important}" in drawn
     assert hooks["for_both_schemes"](drawn) == drawn
-
-
-def test_docstrings_to_markdown():
-    pytest.importorskip("griffe")
-    tool = runpy.run_path(str(ROOT / "scripts" / "site_docstrings.py"))
-    convert = tool["to_markdown"]
-    assert convert(r"The root :math:`A^{1/2}`.", {}) == r"The root \(A^{1/2}\)."
-    assert convert(".. math::\n    a \\\\\n    b", {}) == "\\[\na \\\\\nb\n\\]"
-    assert convert(">>> f(1)\n2", {}) == "```pycon\n>>> f(1)\n2\n```"
-    assert convert("See :func:`eigh`.", {"eigh": "p.eigh"}) == "See [`eigh`][p.eigh]."
-    table = "=====  ====\n``a``  one\n       more\n``b``  two\n=====  ====\n"
-    assert convert(table, {}).splitlines()[2:] == ["| ``a`` | one more |", "| ``b`` | two |"]

@@ -1,13 +1,10 @@
 """The commands as a person types them."""
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 
 from rootpool.cli import main
 from rootpool.cli.commands import COMMANDS, build_parser
-from rootpool.cli.training import _against_average
 
 FAST = ["trainer.max_epochs=1", "trainer.limit_train_batches=2", "trainer.num_sanity_val_steps=0"]
 
@@ -34,16 +31,6 @@ def test_evaluation_uses_the_method_of_the_moment_and_counts_all(tmp_path, capsy
     (tmp_path / "cat.jpg").touch()
     assert run("predict", last, tmp_path / "cat.jpg") == 1
     assert "not on image files" in capsys.readouterr().err
-
-
-def test_an_error_is_compared_with_average_pooling(tmp_path):
-    """As a run next to it has it, or a record of ours, or not yet."""
-    own = SimpleNamespace(output=tmp_path / "mine")
-    assert _against_average(own, "patches").endswith("by the recipe as it is: 57.1 %")
-    assert _against_average(own, "photos").endswith("rootpool train photos --method gap")
-    (tmp_path / "photos-gap").mkdir()
-    (tmp_path / "photos-gap" / "history.csv").write_text("epoch,val_error\n0,40\n1,30\n")
-    assert _against_average(own, "photos").endswith("photos-gap: 30.00 %")
 
 
 @pytest.mark.parametrize("command", [None, *COMMANDS])

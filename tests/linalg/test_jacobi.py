@@ -1,13 +1,11 @@
 """Tiny matrices in large batches: as accurate as LAPACK, whatever the scale and the company."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 
 import matrices
-from rootpool.linalg import decompose, eigh
-from rootpool.linalg.solvers import CHUNK, LEAST_BATCH, MOST_THREADS, is_tiny, jacobi_eigh
+from rootpool.linalg import eigh
+from rootpool.linalg.solvers import LEAST_BATCH, MOST_THREADS, is_tiny, jacobi_eigh
 from tolerances import allowed
 from torture.corpus import MATRICES
 
@@ -53,21 +51,3 @@ def test_large_batches_take_this_way_and_agree_with_the_other(n, threads):
     assert torch.allclose(lam, torch.linalg.eigvalsh(A), atol=1e-13)
     assert torch.allclose(lam[5], alone.eigenvalues, atol=1e-13)
     assert torch.allclose((U * lam.unsqueeze(-2)) @ U.mT, A, atol=1e-13)
-
-
-@pytest.mark.cpu
-def test_a_batch_is_cut_only_where_each_piece_is_worth_a_thread(threads, monkeypatch):
-    threads(2)
-    sizes = []
-
-    def counted(A):
-        sizes.append(len(A))
-        return jacobi_eigh(A)
-
-    monkeypatch.setattr(decompose, "JACOBI", replace(decompose.JACOBI, run=counted))
-    for batch, expected in ((2 * CHUNK - 1, [2 * CHUNK - 1]), (2 * CHUNK, [CHUNK, CHUNK])):
-        sizes.clear()
-        A = matrices.random_symmetric(batch, 2, 2)
-        lam = eigh(A).eigenvalues
-        assert sizes == expected
-        assert torch.allclose(lam, torch.linalg.eigvalsh(A), atol=1e-13)

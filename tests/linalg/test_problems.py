@@ -49,14 +49,14 @@ def subspace_digits(X: mpmath.matrix) -> mpmath.matrix:
     return oracles.projector(rows.H * rows, 2)
 
 
-def newton_schulz_digits(A: mpmath.matrix) -> mpmath.matrix:
+def newton_schulz_digits(A: mpmath.matrix) -> tuple[mpmath.matrix, mpmath.matrix]:
     n = A.rows
     trace = mpmath.re(sum(A[i, i] for i in range(n)))
     Y, Z = A / trace, mpmath.eye(n)
     for _ in range(5):
         T = (3 * mpmath.eye(n) - Z * Y) / 2
         Y, Z = Y * T, T * Z
-    return Y * mpmath.sqrt(trace)
+    return Y * mpmath.sqrt(trace), Z / mpmath.sqrt(trace)
 
 
 def eigenvalues(A: mpmath.matrix) -> list:
@@ -115,7 +115,13 @@ def problems(dtype: torch.dtype) -> dict[str, Problem]:
             )
             for p in (1, 3, 4)
         },
-        "newton_schulz": (lambda A: linalg.newton_schulz(A).root, newton_schulz_digits),
+        **{
+            f"newton_schulz, {k}": (
+                lambda A, k=k: linalg.newton_schulz(A)[k],
+                lambda A, k=k: newton_schulz_digits(A)[k],
+            )
+            for k in (0, 1)
+        },
     }
     of_symmetric = {
         "expm": (linalg.expm, mpmath.expm),

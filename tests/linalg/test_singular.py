@@ -3,7 +3,6 @@
 import mpmath
 import pytest
 import torch
-from torch.testing import assert_close
 
 import matrices
 import oracles
@@ -15,6 +14,10 @@ from tolerances import allowed
 FUNCTIONS = {
     "root": (lambda A: la.singular_value_function(A, "sqrt"), lambda s: list(map(mpmath.sqrt, s))),
     "cube": (lambda A: la.singular_value_function(A, la.Power(3.0)), lambda s: [x**3 for x in s]),
+    "polar factor": (
+        lambda A: la.singular_value_function(A, la.Power(0.0)),
+        lambda s: [mpmath.mpf(1)] * len(s),
+    ),
     "exp": (lambda A: la.singular_value_function(A, "exp"), lambda s: list(map(mpmath.exp, s))),
     "inverse root": (
         lambda A: la.singular_value_function(A, "inv_sqrt"),
@@ -100,27 +103,6 @@ def test_empty_and_single_matrices(shape):
         assert torch.autograd.grad(F.sum(), A)[0].shape == A.shape
 
 
-# There functions of singular values are known by another name: of a semi-definite matrix, those of its
-# eigenvalues, and with exponent 0 the polar factor.
-OTHER_NAMES = {
-    "semi-definite": (FUNCTIONS["root"][0], la.sqrtm, matrices.matrix("repeated")),
-    "exponent 0": (
-        lambda A: la.singular_value_function(A, la.Power(0.0)),
-        la.orthogonalize,
-        matrices.random(5, 3),
-    ),
-}
-
-
-@pytest.mark.parametrize(("f", "other", "A"), OTHER_NAMES.values(), ids=OTHER_NAMES)
-def test_the_same_by_another_name(f, other, A):
-    (F, back), (expected, expected_back) = (torch.func.vjp(g, A) for g in (f, other))
-    G = matrices.random(*A.shape, seed=4)
-    G = matrices.symmetric(G) if other is la.sqrtm else G
-    assert_close(F, expected, rtol=0, atol=1e-13)
-    assert_close(back(G)[0], expected_back(G)[0], rtol=0, atol=1e-13)
-
-
 def test_rank_below_k_and_roots_at_zero_keep_the_rank():
     """The derivative along changes of the factors of a matrix of rank 2."""
     left, right = matrices.random(5, 2), matrices.random(2, 4, seed=1)
@@ -133,11 +115,17 @@ def test_rank_below_k_and_roots_at_zero_keep_the_rank():
     assert torch.allclose(la.low_rank(left @ right, 3), left @ right, atol=1e-14)
 
 
+def test_slopes_at_a_bound_are_those_of_clamp():
+    A = torch.diag(torch.tensor([2.0, 1.0, 0.5], dtype=torch.float64))
+    clipped = lambda A: la.clip_singular_values(A, 2.0, min=0.5)  # noqa: E731
+    for f in (clipped, lambda A: la.singular_value_threshold(A, 0.5)):
+        (g,) = matrices.gradients(lambda A, f=f: f(A).trace(), A)
+        assert torch.allclose(g, torch.eye(3).double())
+
+
 def test_svd_names_the_functions_that_are_exact_where_it_warns():
     A = with_singular_values(4, 3, [3.0, 1.0, 1.0]).requires_grad_()
     U, s, Vh = la.svd(A)
     low = (U * torch.where(s > 2, s, 0.5 * s.square()).unsqueeze(-2)) @ Vh
-    with pytest.warns(
-        UserWarning, match=r"of singular values \(low_rank, singular_value_function\)"
-    ):
+    with pytest.warns(UserWarning, match=r"values \(low_rank, singular_value_function\)"):
         (low * matrices.random(4, 3)).sum().backward()

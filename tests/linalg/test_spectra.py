@@ -37,8 +37,7 @@ def test_nuclear_norm_has_the_least_subgradient_at_low_rank():
 
 def test_forward_mode_without_gradient_mode():
     A, E = matrices.random_symmetric(3, 3), matrices.random_symmetric(3, 3, seed=1)
-    with torch.no_grad(), torch.autograd.forward_ad.dual_level():
-        dual = torch.autograd.forward_ad.make_dual(A, E)
-        tangent = torch.autograd.forward_ad.unpack_dual(eigvalsh(dual)).tangent
+    with torch.no_grad():
+        found = matrices.tangent(eigvalsh, A, E)
     U = torch.linalg.eigh(A).eigenvectors
-    assert torch.allclose(tangent, (U.mT @ E @ U).diagonal())
+    assert torch.allclose(found, (U.mT @ E @ U).diagonal())

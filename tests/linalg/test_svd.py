@@ -39,13 +39,16 @@ def test_full_matrices_has_the_gradient_of_the_thin_part():
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize(
-    ("kind", "columns"), [("separated", 4), ("repeated", 6), ("rank-deficient", 4), ("graded", 6)]
+    ("kind", "columns"), [("separated", 4), ("repeated", 6), ("rank-deficient", 5), ("graded", 6)]
 )
 def test_backward_is_the_transpose_of_forward_mode(rule, kind, columns):
-    A = matrices.matrix(kind)[:, :columns].clone()
+    tall = matrices.matrix(kind)[:, :columns].clone()
     f = lambda A: torch.cat([t.flatten() for t in svd(A, rule=rule)])  # noqa: E731
-    forward, backward = torch.func.jacfwd(f)(A), torch.func.jacrev(f)(A)
-    assert matrices.relative_error(backward, forward) < 1e-10
+    for A in (tall, tall.mT.clone()):
+        forward, backward = torch.func.jacfwd(f)(A), torch.func.jacrev(f)(A)
+        assert matrices.relative_error(backward, forward) < 1e-10
+        if kind == "rank-deficient" and rule == "degenerate":  # where nothing turns null vectors
+            assert backward.abs().max() < 1e3
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -61,10 +64,10 @@ def test_rule_acts_on_singular_values_as_on_eigenvalues_of_a_covariance(rule):
     assert torch.allclose((by_svd + by_svd.mT) / 2, by_eigh, rtol=1e-9, atol=1e-11)
 
 
-@pytest.mark.parametrize("scale", [0, 1])
-def test_reconstruction_with_repeated_zeros(scale):
+@pytest.mark.parametrize(("n", "scale"), [(5, 1), (5, 0), (1, 0)])
+def test_reconstruction_with_repeated_zeros(n, scale):
     """Issue 49886 of PyTorch, NaN there."""
-    A = matrices.random(6, 2) @ matrices.random(2, 5, seed=1) * scale
+    A = matrices.random(6, 2) @ matrices.random(2, n, seed=1) * scale
     A[:, 3:] = 0  # exact zeros, as from dead channels
     U, S, Vh = svd(A.requires_grad_())
     (got,) = torch.autograd.grad(((U * S) @ Vh).square().sum(), A)

@@ -124,9 +124,7 @@ def test_where_only_the_pool_can_leave_out_positions():
     model, mask = create_model("patchnet", num_classes=2).eval(), torch.ones(2, 7, 7).bool()
     mask[0, 3:] = False
     X = torch.randn(2, 1, 28, 28)
-    with pytest.raises(
-        ValueError, match=r"Sequential cannot leave out .* alone: model\.forward_head"
-    ):
+    with pytest.raises(ValueError, match=r"Sequential cannot leave out .* model\.forward_head"):
         model(X, mask)
     features = model.forward_features(X)
     expected = model.forward_head(features[:1, :, :3])

@@ -22,15 +22,6 @@ def branches():
     ]
 
 
-def test_vectors_of_all_branches_in_order():
-    parts = branches()
-    pool = BranchPool(parts).eval()
-    out = pool(maps())
-    assert out.shape == (3, pool.out_features) == (3, 10 + 25 + 6)
-    expected = [part(maps()[stage]).flatten(1) for stage, part in parts]
-    assert torch.equal(out, torch.cat(expected, 1))
-
-
 def test_a_backbone_that_returns_a_list():
     by_name = BranchPool(branches()).eval()
     by_index = copy.deepcopy(by_name)

@@ -9,7 +9,15 @@ import torch
 import matrices
 from matrices import relative_error, value_and_gradient
 from rootpool.linalg import from_triangle, to_triangle
-from rootpool.nn import METHODS, SpectralRoot, covariance, covariance_pool, fused, triangle
+from rootpool.nn import (
+    METHODS,
+    SpectralRoot,
+    SVDTrunc,
+    covariance,
+    covariance_pool,
+    fused,
+    triangle,
+)
 from tolerances import assert_same_to_rounding
 
 ROOTS = [name for name, method in METHODS.items() if issubclass(method, SpectralRoot)]
@@ -58,6 +66,8 @@ AT_TIES = ("exact", "svd-newton", "newton-fused", "seb")
 def test_value_and_gradient_are_those_of_the_method_of_the_covariance(kind, name):
     """Up to the root of rounding errors of the covariance, which methods raise to eps or not."""
     X, method = edge_case(kind, KINDS[kind]), METHODS[name]()
+    if name == "svd-trunc":  # clipped here, and not only at gaps that no map has
+        method = SVDTrunc(bound=0.5)
     G = matrices.random(3, 6, 6, seed=1)
     fused = value_and_gradient(lambda X: covariance_pool(X, method, output="matrix"), X, G)
     composed = value_and_gradient(lambda X: method(covariance(X)), X, G)

@@ -2,7 +2,6 @@
 
 import math
 
-import mpmath
 import pytest
 import torch
 
@@ -22,18 +21,8 @@ from rootpool.nn import (
     covariance_pool,
 )
 
-EPS = torch.finfo(torch.float64).eps
 SHAPES = [(2, 4, 9), (2, 4, 4), (2, 6, 3)]  # more, as many, fewer positions than channels
 shapes = pytest.mark.parametrize("shape", SHAPES)
-
-# The kernels of the paper between two eigenvalues a > b, in 50 digits.
-KERNELS = {
-    "mpn-cov": lambda a, b: 1 / (a - b),
-    "svd-trunc": lambda a, b: min(1 / (a - b), mpmath.mpf(1e10)),
-    "svd-pi": lambda a, b: sum((b / a) ** k for k in range(20)) / a,
-    "svd-taylor": lambda a, b: sum((b / a) ** k for k in range(101)) / a,
-    "svd-pade": lambda a, b: 1 / (a - b),
-}
 
 
 def test_the_parameters_are_those_of_the_paper():
@@ -43,34 +32,6 @@ def test_the_parameters_are_those_of_the_paper():
     assert SVDTrunc() == SVDTrunc(bound=1e10)
     assert SVDTaylor() == SVDTaylor(degree=100)
     assert SVDPade() == SVDPade(degree=100)
-
-
-@pytest.mark.parametrize("name", KERNELS)
-@shapes
-def test_kernel_methods_are_the_formula_of_the_paper(name, shape):
-    """Equation (5) of the paper by loops, with the derivative f' at ties."""
-    X, G = matrices.random(*shape), matrices.random(shape[0], shape[1], shape[1], seed=1)
-    got = value_and_gradient(lambda X: covariance_pool(X, name, output="matrix"), X, G)[1]
-    for k in range(shape[0]):
-        centred = X[k] - X[k].mean(1, keepdim=True)
-        lam, U = torch.linalg.eigh(centred @ centred.mT / shape[2])
-        null = lam < 1e-12
-        lam = torch.where(null, EPS, lam)  # all that is below eps is raised to eps
-        S = (G[k] + G[k].mT) / 2
-        P_gradient = torch.zeros_like(S)
-        for i in range(shape[1]):
-            for j in range(shape[1]):
-                a, b = (
-                    mpmath.mpf(max(lam[i], lam[j]).item()),
-                    mpmath.mpf(min(lam[i], lam[j]).item()),
-                )
-                if a > b:
-                    L = float(KERNELS[name](a, b) * (mpmath.sqrt(a) - mpmath.sqrt(b)))
-                else:
-                    L = 0.0 if null[i] else float(1 / (2 * mpmath.sqrt(a)))
-                P_gradient += L * (U[:, i] @ S @ U[:, j]) * torch.outer(U[:, i], U[:, j])
-        expected = (P_gradient + P_gradient.mT) @ centred / shape[2]
-        assert relative_error(got[k], expected) < 1e-8
 
 
 def newton_schulz_by_loops(P, iterations):

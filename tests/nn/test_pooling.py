@@ -6,12 +6,7 @@ from torch import nn
 
 import matrices
 from rootpool.linalg import to_triangle
-from rootpool.nn import (
-    METHODS,
-    SVDTrunc,
-    covariance_pool,
-    make_pool,
-)
+from rootpool.nn import METHODS, SVDTrunc, covariance_pool, make_pool
 
 ALL = [*METHODS, "gap"]
 

@@ -10,14 +10,7 @@ import pytest
 import torch
 
 import matrices
-from rootpool.nn import (
-    METHODS,
-    CovariancePool,
-    covariance_pool,
-    method_names,
-    resolve_method,
-)
-from rootpool.nn.published import SVDPadePublished
+from rootpool.nn import METHODS, CovariancePool, covariance_pool, method_names, resolve_method
 
 EPS = {dtype: torch.finfo(dtype).eps for dtype in (torch.float32, torch.float64)}
 NAMES = [name.removesuffix("-published") for name in method_names("published")]
@@ -83,14 +76,6 @@ def test_the_equations(name, spectra, dtype):
     )
 
 
-def test_the_pade_kernel_is_the_ordinary_one_away_from_ties():
-    """Its coefficients are noise, but their quotient is 1 / (1 - x)."""
-    larger = torch.tensor([1.0, 1.0, 2.0, 3.0], dtype=torch.float64)
-    smaller = larger * torch.tensor([0.0, 0.5, 0.9, 0.99], dtype=torch.float64)
-    found = SVDPadePublished().pair_kernel(larger, smaller)
-    torch.testing.assert_close(found, 1 / (larger - smaller), rtol=1e-8, atol=0)
-
-
 def test_infinities_become_the_largest_finite_entry_of_the_batch():
     kernel = resolve_method("mpn-cov-published").kernel
     lam = torch.tensor([[3.0, 3.0, 1.0], [4.0, 3.75, 1.0]], dtype=torch.float64)
@@ -102,7 +87,7 @@ def test_infinities_become_the_largest_finite_entry_of_the_batch():
     assert kernel(lam[:0]).shape == (0, 3, 3)
 
 
-@pytest.mark.parametrize("shape", [(2, 4, 30), (2, 6, 4)], ids=["N > d", "N < d"])
+@pytest.mark.parametrize("shape", [(2, 4, 9), (2, 4, 30), (2, 6, 4)])
 @pytest.mark.parametrize("name", NAMES)
 def test_where_eigenvalues_are_separated_both_forms_have_the_same_gradient(name, shape):
     X = matrices.random(*shape).requires_grad_()
@@ -115,7 +100,10 @@ def test_where_eigenvalues_are_separated_both_forms_have_the_same_gradient(name,
         gradients.append(torch.autograd.grad(Q, X, g)[0])
     torch.testing.assert_close(*values, rtol=1e-6, atol=1e-6)
     if name != "svd-topn":  # the published one sends 0.5 / sqrt(eps) through what it drops
-        torch.testing.assert_close(*gradients, rtol=1e-5, atol=1e-5)
+        limit = (
+            1e-12 if shape[2] > shape[1] else 1e-5
+        )  # below the rank both divide by a root of eps
+        assert matrices.relative_error(*gradients) < limit
 
 
 # --------------------------------------------------------------------------------------------------

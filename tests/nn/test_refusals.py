@@ -1,5 +1,6 @@
 """What is refused, and with which words: features, options, values of methods."""
 
+import dataclasses
 import functools
 import math
 
@@ -9,6 +10,7 @@ from torch import nn
 from torch.linalg import LinAlgError
 
 import matrices
+from rootpool import linalg as la
 from rootpool import nn as rn
 
 X = matrices.random(3, 4, 5, dtype=torch.float32)
@@ -83,8 +85,6 @@ VALUE_ERRORS = {
     "stage 'early', got Tensor; let the backbone": lambda: branches("early")(X),
     ".*'gap' averages features": lambda: assign(branches("early"), "gap"),
     r"at least one \(stage, pooling\) branch, got none": lambda: branches(),
-    "Length.length must be positive and finite, got 0.0": lambda: rn.Length(0.0),
-    "Length.power must be positive and finite, got -1.0": lambda: rn.Length(power=-1.0),
     "must be odd, got 4; the paper has 3": lambda: rn.AdaptiveChannelDropout(4),
     "kernel_size must be an integer >= 1, got 0": lambda: rn.AdaptiveChannelDropout(0),
     r"expects features .*got \(4, 5\)": lambda: rn.AdaptiveChannelDropout()(X[0]),
@@ -94,30 +94,8 @@ VALUE_ERRORS = {
     r"options of svd-trunc are bound; got {'degree': 3}": lambda: rn.resolve_method(
         "svd-trunc", degree=3
     ),
-    "bound must be positive": lambda: rn.SVDTrunc(bound=-1),
-    "degree must be an integer >= 0": lambda: rn.SVDTaylor(degree=-1),
-    "degree must be an integer >= 1": lambda: rn.SVDPade(degree=0),
-    "iterations must be an integer >= 1": lambda: rn.SVDPI(iterations=0),
-    "must be an integer >= 1, got 0": lambda: rn.SVDTopN(count=0),
-    "SVDNewton.iterations must be an integer >= 1": lambda: rn.SVDNewton(iterations=0),
-    "Minimax.steps must be an integer >= 1, got 0": lambda: rn.MinimaxRoot(steps=0),
-    r"PolarRoot\.lower must be positive and finite, got 0": lambda: rn.PolarRoot(0),
     r"PolarRoot\.lower must be below 1, got 1": lambda: rn.PolarRoot(1),
-    "Minimax.lower must lie between 0 and 1, got 1.0": lambda: rn.MinimaxRoot(lower=1.0),
-    "ISqrtCov.iterations must be an integer >= 1": lambda: rn.ISqrtCov(iterations=2.5),
-    "MatrixLog.ridge must be positive": lambda: rn.MatrixLog(ridge=0),
-    "MatrixPower.exponent must be positive": lambda: rn.MatrixPower(exponent=-0.5),
     r"which zero eigenvalues .*BoxCox\(0, ridge=1e-3\)": lambda: rn.BoxCox(0),
-    "BoxCox.exponent must not be negative, got -1": lambda: rn.BoxCox(-1),
-    "BoxCox.ridge must not be negative, got -1.0": lambda: rn.BoxCox(ridge=-1.0),
-    "BoxCox.exponent must be finite, got inf": lambda: rn.BoxCox(math.inf),
-    "LogCholesky.ridge must be positive and finite, got 0": lambda: rn.LogCholesky(0),
-    "BrownianDistance.eps must be positive": lambda: rn.BrownianDistance(eps=0),
-    "BrownianDistance.temperature must be positive": lambda: rn.BrownianDistance(-1),
-    "SparsePrecision.iterations must be an int": lambda: rn.SparsePrecision(iterations=0),
-    "SparsePrecision.step must be positive": lambda: rn.SparsePrecision(step=0),
-    "sparsity must not be negative, got -0.1": lambda: rn.SparsePrecision(-0.1),
-    "SparsePrecision.ridge must be positive": lambda: rn.SparsePrecision(ridge=0),
     r"Whitening expects \(B, 3, \*\), got \(4, 6\)": lambda: rn.Whitening(3)(NAN),
     "or more per channel while training, got 1": lambda: rn.Whitening(6)(NAN[:1]),
     "Whitening: the features have NaN": lambda: rn.Whitening(6)(NAN),
@@ -126,7 +104,6 @@ VALUE_ERRORS = {
     r"momentum must be in \(0, 1\] or None, got 0": lambda: rn.Whitening(3, momentum=0),
     "must divide the channels, got 4 groups of 6": lambda: rn.Whitening(6, groups=4),
     "method 'newtn'; did you mean newton": lambda: rn.Whitening(8, method="newtn"),
-    "NewtonWhitening.iterations must be an integer >= 1": lambda: rn.NewtonWhitening(0),
     "groups must be an integer >= 1, got 0": lambda: rn.GroupWhitening(6, 0),
     "or more per group and sample, got 1": lambda: rn.GroupWhitening(6, 6)(NAN),
     r"expects \(B, 3, \*\), got \(4, 6\)": lambda: rn.GroupWhitening(3, 3)(NAN),
@@ -196,3 +173,23 @@ def test_gradients_beyond_the_range(method, dtype):
     pooled = rn.covariance_pool(Y, method)
     with pytest.raises(LinAlgError, match=r"the (gradient|derivative) of"):
         pooled.backward(torch.full_like(pooled, torch.finfo(dtype).max))
+
+
+KINDS = [*rn.METHODS.values(), *rn.WHITENING_METHODS.values(), *la.RULES.values(), la.Minimax]
+PARAMETERS = {
+    f"{kind.__name__}.{field.name}": (kind, field)
+    for kind in (*KINDS, rn.Length)
+    for field in dataclasses.fields(kind)
+    if field.init and kind.__module__.startswith("rootpool.")
+}
+MAY_BE_ZERO = ("SVDTaylor", "Taylor", "BoxCox", "SparsePrecision.sparsity")
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_every_parameter_of_every_value_is_checked(name):
+    kind, field = PARAMETERS[name]
+    bad = [-1, math.nan, math.inf, *[2.5] * isinstance(field.default, int)]
+    bad += [0] * (not name.startswith(MAY_BE_ZERO))
+    for value in bad:
+        with pytest.raises(ValueError, match=rf"({field.name}|keep_largest) must .*got {value}"):
+            kind(**{field.name: value})

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.linalg import LinAlgError
 
 import matrices
 from rootpool.linalg import Minimax
@@ -190,9 +191,7 @@ def test_the_method_is_a_name_or_a_value():
 
 def test_cholesky_of_a_matrix_that_is_not_positive_is_an_error():
     S = torch.stack([torch.eye(3), -torch.eye(3)]).double()
-    with pytest.raises(
-        torch.linalg.LinAlgError, match=r"covariance\[1\] .*raise eps, .*method=\"exact\""
-    ):
+    with pytest.raises(LinAlgError, match=r"covariance\[1\] .*raise eps, .*method=\"exact\""):
         CholeskyWhitening()(S, 1e-5)
     with torch.no_grad():
         got = torch.vmap(lambda S: CholeskyWhitening()(S, 1e-5))(S)
@@ -240,6 +239,16 @@ def test_running_statistics_are_those_of_batch_norm_and_used_in_evaluation():
     assert torch.allclose(root[0, :, 0, 0].double(), expected, rtol=1e-5)
 
 
+@every_method
+def test_rounding_of_running_statistics_is_below_the_ridge(method):
+    """They are float32, of a matrix of rank 2: eigenvalues below zero by more than eps."""
+    layer = Whitening(6, momentum=1.0, method=method)
+    X = 100 * matrices.random(64, 2) @ matrices.random(2, 6, seed=1)
+    layer(X.float())
+    largest = torch.linalg.eigvalsh(layer.eval()(X.float()).mT.double().cov())[-1]
+    assert largest == pytest.approx(1, abs=0.02)
+
+
 def test_the_average_of_all_batches():
     layer, batches = Whitening(3, momentum=None), matrices.random(4, 8, 3, dtype=torch.float32)
     for batch in batches:
@@ -261,9 +270,7 @@ def test_a_batch_beyond_the_range_leaves_the_running_statistics():
     layer = Whitening(3)
     layer(torch.randn(8, 3))
     before = {name: value.clone() for name, value in layer.state_dict().items()}
-    with pytest.raises(
-        torch.linalg.LinAlgError, match=r"the running covariance overflowed .* for features"
-    ):
+    with pytest.raises(LinAlgError, match=r"the running covariance overflowed .* for features"):
         layer(torch.randn(8, 3) * 1e25)  # 1e50 in float64, but the statistics are float32
     assert all(torch.equal(value, before[name]) for name, value in layer.state_dict().items())
 

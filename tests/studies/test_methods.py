@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import matrices
-from matrices import relative_error
+from matrices import relative_error, value_and_gradient
 from rootpool.nn import Length, covariance_pool, make_pool, resolve_method, resolve_pool
 from studies.methods import NewtonExact, Scaled
 
@@ -13,9 +13,8 @@ def test_newton_exact_has_the_value_of_the_iteration_and_the_exact_gradient():
     X, G = matrices.random(2, 4, 9), matrices.random(2, 4, 4, seed=1)
     results = []
     for method in (NewtonExact(3), "exact", resolve_method("isqrt-cov", iterations=3)):
-        Y = X.clone().requires_grad_()
-        Q = covariance_pool(Y, method, output="matrix")
-        results.append((Q.detach(), torch.autograd.grad(Q, Y, G)[0]))
+        pool = lambda X, method=method: covariance_pool(X, method, output="matrix")  # noqa: E731
+        results.append(value_and_gradient(pool, X, G))
     assert relative_error(results[0][0], results[2][0]) < 1e-13
     assert relative_error(results[0][1], results[1][1]) < 1e-7
 
@@ -27,9 +26,8 @@ def test_another_scale_changes_nothing_above_the_floor(of, k):
     X, G = matrices.random(2, 4, 30), matrices.random(2, 4, 4, seed=1)
     results = []
     for method in (Scaled(of), Scaled(of, k)):
-        Y = X.clone().requires_grad_()
-        Q = covariance_pool(Y, method, output="matrix")
-        results.append((Q.detach(), torch.autograd.grad(Q, Y, G)[0]))
+        pool = lambda X, method=method: covariance_pool(X, method, output="matrix")  # noqa: E731
+        results.append(value_and_gradient(pool, X, G))
     assert all(torch.equal(*pair) for pair in zip(*results, strict=True))
 
 

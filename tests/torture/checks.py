@@ -81,12 +81,15 @@ class Batch:
         return len(self.input)
 
 
+def due(doubtful: Tensor, impossible: Tensor) -> Tensor:
+    """Status of items, ``(b,)``."""
+    return torch.where(impossible, ERROR, torch.where(doubtful, MAY, MUST))
+
+
 def limit(largest_exponent: Tensor, batch: Batch, margin: int = 8) -> Tensor:
     """Status of a result whose largest entry is ``2^largest_exponent``."""
-    status = torch.full_like(largest_exponent, MUST, dtype=torch.long)
-    status[largest_exponent > batch.largest - margin] = MAY
-    status[largest_exponent > batch.largest + margin] = ERROR
-    return status
+    above = largest_exponent - batch.largest
+    return due(above > -margin, above > margin)
 
 
 Outputs = tuple[Tensor, ...]

@@ -403,18 +403,18 @@ FUNCTION_CHECKS = {
     "svdvals": Check(
         lambda batch, A: (la.svdvals(A.flip(-1)),), functools.partial(values_value, False), euler
     ),
-    "orthogonalize": Check(
-        lambda batch, A: (la.orthogonalize(A.flip(-1)),),
-        functools.partial(polar_value, False),
-        polar_gradient,
-        gradient_status=functools.partial(polar_status, False),
-    ),
-    "rotation": Check(
-        lambda batch, A: (la.rotation(A.flip(-1)),),
-        functools.partial(polar_value, True),
-        polar_gradient,
-        gradient_status=functools.partial(polar_status, True),
-    ),
+    **{
+        name: Check(
+            lambda batch, A, call=call: (call(A.flip(-1)),),
+            functools.partial(polar_value, proper),
+            polar_gradient,
+            gradient_status=functools.partial(polar_status, proper),
+        )
+        for name, call, proper in (
+            ("orthogonalize", la.orthogonalize, False),
+            ("rotation", la.rotation, True),
+        )
+    },
     "leading_projector": Check(
         lambda batch, A: (la.leading_projector(A, kept(batch)),),
         projector_value,
@@ -465,11 +465,7 @@ FUNCTION_CHECKS = {
         )
     },
     "null_vectors": Check(
-        null_projector,
-        null_value,
-        null_gradient,
-        gradient_status=truncated_status,
-        applies=several,
+        null_projector, null_value, null_gradient, gradient_status=truncated_status, applies=several
     ),
     "align": Check(
         motion, motion_value, None, motion_status, motion_gradient_status, applies=several

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from matrices import tangent
 from rootpool.linalg import Minimax, newton_schulz, powm
 from rootpool.nn import GroupWhitening
 from transformations import FUNCTIONS, ONCE, difference, matrix, of_maps, pooling
@@ -153,13 +154,6 @@ def loss_of(case: Case) -> Function:
 # Ways to the derivative along V, and to the one of that along W
 
 
-def forward_ad(f: Function, A: Tensor, V: Tensor) -> Tensor:
-    with torch.autograd.forward_ad.dual_level():
-        return torch.autograd.forward_ad.unpack_dual(
-            f(torch.autograd.forward_ad.make_dual(A, V))
-        ).tangent
-
-
 def jvp(f: Function, A: Tensor, V: Tensor) -> Tensor:
     return torch.func.jvp(f, (A,), (V,))[1]
 
@@ -186,7 +180,7 @@ FIRST: dict[str, Callable[[Function, Tensor, Tensor], Tensor]] = {
     "backward": lambda f, A, V: inner(backward(f, A), V),
     "func.grad": lambda f, A, V: inner(torch.func.grad(f)(A), V),
     "jvp": jvp,
-    "forward_ad": forward_ad,
+    "forward_ad": tangent,
     "checkpoint": lambda f, A, V: inner(
         backward(lambda A: checkpoint(f, A, use_reentrant=False), A), V
     ),
@@ -209,7 +203,9 @@ SECOND: dict[str, Callable[[Function, Tensor, Tensor, Tensor], Tensor]] = {
     ),
     "forward over reverse": lambda f, A, V, W: inner(jvp(torch.func.grad(f), A, W), V),
     "reverse over forward": lambda f, A, V, W: inner(torch.func.grad(lambda A: jvp(f, A, V))(A), W),
-    "backward over forward_ad": lambda f, A, V, W: inner(backward(lambda A: jvp(f, A, V), A), W),
+    "backward over forward_ad": lambda f, A, V, W: inner(
+        backward(lambda A: tangent(f, A, V), A), W
+    ),
     "forward over forward": lambda f, A, V, W: jvp(lambda A: jvp(f, A, V), A, W),
     "grad of grad": lambda f, A, V, W: inner(
         torch.func.grad(lambda A: inner(torch.func.grad(f)(A), V))(A), W

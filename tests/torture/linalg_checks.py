@@ -15,7 +15,6 @@ from rootpool import linalg as la
 
 from .checks import (
     BLUNT,
-    ERROR,
     MAY,
     MUST,
     Batch,
@@ -23,6 +22,7 @@ from .checks import (
     Figures,
     Outputs,
     Upstream,
+    due,
     limit,
     ratio,
     size,
@@ -77,18 +77,12 @@ def matrix_batch(group: Group) -> MatrixBatch:
 
 def semidefinite(batch: MatrixBatch) -> Tensor:
     least = batch.lam[:, 0]
-    status = torch.full((len(batch),), MUST)
-    status[least < -batch.level / 2] = MAY
-    status[least < -10 * batch.level] = ERROR
-    return status
+    return due(least < -batch.level / 2, least < -10 * batch.level)
 
 
 def definite(batch: MatrixBatch) -> Tensor:
     least = batch.lam[:, 0]
-    status = torch.full((len(batch),), MUST)
-    status[least <= 10 * batch.level] = MAY
-    status[least <= batch.level / 10] = ERROR
-    return status
+    return due(least <= 10 * batch.level, least <= batch.level / 10)
 
 
 def positive(batch: MatrixBatch) -> Tensor:

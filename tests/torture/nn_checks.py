@@ -15,7 +15,6 @@ from rootpool.nn import METHODS, SpectralRoot, SVDTopN, covariance_pool, make_po
 
 from .checks import (
     BLUNT,
-    ERROR,
     MAY,
     MUST,
     Batch,
@@ -23,6 +22,7 @@ from .checks import (
     Figures,
     Outputs,
     Upstream,
+    due,
     limit,
     ratio,
     size,
@@ -189,18 +189,12 @@ def squares(
     """
     top = torch.where(batch.s[:, 0] > 0, batch.s[:, 0], 2.0**-2000).log2() + batch.exponent
     largest = int(math.log2(torch.finfo(compute).max))
-    status = torch.full((len(batch),), MUST)
-    status[2 * top > largest - 8] = MAY
-    if raw:
-        status[2 * (size(batch.R).clamp_min(2.0**-1000).log2() + batch.exponent) > largest - 16] = (
-            MAY
-        )
-    status[2 * top > largest + 8] = ERROR
     # Means and differences of numbers near the end of the range may overflow on their way.
-    status[batch.exponent > largest - 8] = torch.maximum(
-        status[batch.exponent > largest - 8], torch.tensor(MAY)
-    )
-    return torch.maximum(status, limit(degree * top, batch))
+    doubtful = (2 * top > largest - 8) | (batch.exponent > largest - 8)
+    if raw:
+        moments = 2 * (size(batch.R).clamp_min(2.0**-1000).log2() + batch.exponent)
+        doubtful |= moments > largest - 16
+    return torch.maximum(due(doubtful, 2 * top > largest + 8), limit(degree * top, batch))
 
 
 def minimax_status(batch: FeatureBatch, compute: torch.dtype) -> Tensor:
@@ -270,20 +264,8 @@ def pool(method: object, compute: torch.dtype | None, batch: FeatureBatch, X: Te
     return (from_triangle(Q),)
 
 
-def spectral(name: str, compute: torch.dtype) -> Check:
-    # Other gradients are compared with loops by tests/nn; here they need only be finite.
-    value = {"newton-fused": functools.partial(isqrt_value, compute), "seb": None}
-    return Check(
-        functools.partial(pool, name, compute),
-        value.get(name, functools.partial(root_value, name, compute)),
-        functools.partial(exact_gradient, compute) if name == "exact" else None,
-        functools.partial(ends_of_range, compute=compute),
-        applies=functools.partial(fits, compute),
-        company=name in ("exact", "svd-taylor"),
-    )
-
-
-# What must work, of the methods that do not take the range of the default: squares and a result of degree 1.
+# What must work, of the methods that form a covariance and do not take the range of the default: squares and
+# a result of degree 1.
 STATUSES = {
     "covariance": (squares, {"degree": 2}),
     "isice": (squares, {"degree": 0}),
@@ -295,19 +277,25 @@ STATUSES = {
 }
 
 
-def through_covariance(name: str, compute: torch.dtype) -> Check:
-    # Other methods are compared with their definitions by tests/nn; here their results need only be finite.
-    judge, options = STATUSES.get(name, (squares, {}))
-    status = functools.partial(judge, compute=compute, **options)
-    applies = gradient_in_range if name == "isice" else fits
+def method_check(name: str, compute: torch.dtype) -> Check:
+    """Other values and gradients are compared by tests/nn; here they need only be finite."""
+    spectral = name in SPECTRAL
+    value = functools.partial(root_value, name, compute) if spectral else None
+    special = {
+        "newton-fused": functools.partial(isqrt_value, compute),
+        "isqrt-cov": where_in_range(isqrt_value, compute),
+        "seb": None,
+    }
+    judge, options = STATUSES.get(name, (ends_of_range if spectral else squares, {}))
+    status = None if name == "gap" else functools.partial(judge, compute=compute, **options)
     return Check(
         functools.partial(pool, name, compute),
-        where_in_range(isqrt_value, compute) if name == "isqrt-cov" else None,
-        None,
-        None if name == "gap" else status,
-        None if name == "gap" else status,
-        applies=functools.partial(applies, compute),
-        company=name == "isqrt-cov",
+        special.get(name, value),
+        functools.partial(exact_gradient, compute) if name == "exact" else None,
+        status,
+        None if spectral else status,
+        applies=functools.partial(gradient_in_range if name == "isice" else fits, compute),
+        company=name in ("exact", "svd-taylor", "isqrt-cov"),
     )
 
 
@@ -321,7 +309,7 @@ SPECTRAL = [name for name in PLAIN if issubclass(METHODS[name], SpectralRoot)]
 
 FEATURE_CHECKS = {
     **{
-        name + suffix: (spectral if name in SPECTRAL else through_covariance)(name, compute)
+        name + suffix: method_check(name, compute)
         for name in (*PLAIN, "gap")
         for suffix, compute in COMPUTE.items()
     },

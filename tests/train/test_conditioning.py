@@ -56,9 +56,7 @@ def test_which_layer():
         callback.setup(None, model, "fit")
         assert callback.layer is layer(model)
     for model in (create_model("patchnet", "gap", 3), CovariancePool(3)):
-        with pytest.raises(
-            SettingsError, match="this model has none; leave it out, or choose a me"
-        ):
+        with pytest.raises(SettingsError, match="this model has none; leave it out, or choose"):
             OrthogonalGradient().setup(None, model, "fit")
 
 

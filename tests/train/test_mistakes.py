@@ -50,9 +50,7 @@ def test_what_cannot_work_is_said_before_that_the_folder_has_a_run(text, message
 def test_data_of_one_class_and_a_file_in_the_place_of_the_output(photos, tmp_path):
     (tmp_path / "notes.txt").touch()
     for output in ("notes.txt", "notes.txt/run"):
-        with pytest.raises(
-            SettingsError, match=r"notes\.txt is a file, not a folder; choose anoth"
-        ):
+        with pytest.raises(SettingsError, match=r"notes\.txt is a file, not a folder; choose"):
             prepare(on_photos(photos), tmp_path / output, progress=False)
     data = make_image_tree(tmp_path / "data", classes=1)
     with pytest.raises(SettingsError, match="has one class, class00; a classifier needs two"):

@@ -10,16 +10,7 @@ import torch
 
 from rootpool.report.records import read_records, read_yaml
 from rootpool.train import SettingsError, prepare, resolve
-from small_runs import (
-    Seen,
-    StopAt,
-    StoppedError,
-    assert_same_state,
-    final,
-    run,
-    stopped_run,
-    typed,
-)
+from small_runs import Seen, StopAt, StoppedError, assert_same_state, final, run, stopped_run, typed
 
 pytestmark = pytest.mark.slow
 

@@ -33,9 +33,7 @@ class KillWorker(pl.Callback):
 def test_a_loading_process_that_dies(tmp_path):
     config = merge(NUMBERED, {"data": {"workers": 1}, "save_every": 2})
     killer = KillWorker(7)
-    with pytest.raises(
-        ChildProcessError, match=r"loads images has died \(DataLoader worker.*--res"
-    ):
+    with pytest.raises(ChildProcessError, match=r"images has died \(DataLoader worker.*--res"):
         run(tmp_path, config=config, callbacks=[killer])
     assert time.monotonic() - killer.moment < SECONDS
     # A good checkpoint; that any of them is continued to the bit is shown in test_resume.

@@ -1,4 +1,4 @@
-"""Names of torch and Python that their authors do not promise to keep; each has a test.
+"""Names of torch and Python that their authors do not promise to keep; what uses them is tested.
 
 When a new version of either breaks something here, this is the only file to mend.
 """

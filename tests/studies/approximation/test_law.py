@@ -1,15 +1,10 @@
 """The law: its rule of failure, its tests, and what is measured without training."""
 
-from dataclasses import replace
-from statistics import fmean
-
 import pytest
 import torch
 
-from paper_runs import made_up
 from rootpool.report.records import read_records, write_records
 from studies.approximation import law, layer
-from studies.engine.network import Network, all_trials
 from studies.engine.questions import proportion
 
 LAW = law.load_law()
@@ -61,17 +56,6 @@ def test_a_run_fails_if_it_diverges_or_ends_far_above_the_control():
     # Of another machine, whose control ended elsewhere.
     other = [{**row, "record": 2, "train_error": row["train_error"] + 30} for row in given]
     assert {r["k"] for r in law.judged([*given, *other], 10.0) if r["failed"]} == {0}
-
-
-def test_the_row_of_a_run_that_diverged_before_anything_was_measured():
-    trial = all_trials(LAW, Network("patches-norm", seeds=1), ["released"])[0]
-    run = made_up(trial, None)
-    scaled = law.training_row(run)["lambda_1"]
-    assert scaled == pytest.approx(4.0**-6 * fmean(r["lambda_1"] for r in run.folder.spectrum))
-    gone = replace(run, folder=replace(run.folder, spectrum=[]))
-    row = law.training_row(gone)
-    assert (row["lambda_1"], row["diverged"]) == (None, True)
-    assert law.judged([row], 10.0)[0]["failed"]
 
 
 def test_intervals_of_shares_are_exact():

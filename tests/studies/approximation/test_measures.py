@@ -25,13 +25,3 @@ def test_the_halves_are_told_apart():
     assert "the seeds can tell differences of" in backward.said
     cells = found.blocks[1].rows
     assert cells[1][1].value - cells[0][1].value == pytest.approx(-1, abs=0.02)
-
-
-def test_a_sweep_is_measured_from_the_root():
-    found = place(
-        STUDY, PATCHES, "why:iterations", {"newton-fused, iterations 1": 25.0}, noise=0.01
-    )
-    points = measures._points(found, {1.0: 0.0, 5.0: 1.0, 100.0: 2.0})
-    assert [p["place"] for p in points] == [0.0, 1.0, 2.0]
-    assert points[0]["mean"] == pytest.approx(5, abs=0.02)
-    assert points[2] == {"place": 2.0, "mean": 0.0, "low": None, "high": None}

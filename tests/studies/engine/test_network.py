@@ -54,17 +54,3 @@ def test_data_decide_on_the_recipes(tmp_path):
     assert Network.for_data(None).family == "patches-norm"  # as the paper's networks
     with pytest.raises(SettingsError, match="does not say which recipes to use; choose them with"):
         Network.for_data(str(tmp_path))
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"family": "patchs"}, "unknown family of recipes 'patchs'; did you mean patches"),
-        ({"family": "patches", "seeds": 0}, "seeds must be positive, got 0"),
-        ({"family": "birds-lite"}, r"need --data \(CUB-200-2011.*\), which is not given"),
-        ({"family": "birds-lite", "data": "nowhere"}, "and nowhere does not exist"),
-    ],
-)
-def test_wrong_networks(options, message):
-    with pytest.raises(SettingsError, match=message):
-        Network(**options)

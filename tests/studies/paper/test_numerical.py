@@ -6,12 +6,7 @@ import pytest
 from studies.engine.kept import Kept
 from studies.engine.page import NOWHERE
 from studies.paper.command import load_paper
-from studies.paper.numerical import (
-    _speeds,
-    approximation_error,
-    approximation_errors,
-    timings,
-)
+from studies.paper.numerical import _speeds, approximation_error, approximation_errors
 from studies.paper.published import load_published
 
 TABLES = load_published().tables
@@ -42,11 +37,6 @@ def test_a_table_of_errors(tmp_path):
     found = approximation_errors(entry, [], Kept(tmp_path))
     assert {f.outcome for f in found.findings[NOWHERE].values()} == {"seen"}
     assert len(found.blocks[0].rows) == 2 * len(TABLES["taylor-degrees"].rows)
-
-
-def test_times_of_a_single_map():
-    (one,) = timings(["exact"], batch=1, rounds=1)
-    assert one["total"] == pytest.approx(one["forward"] + one["backward"])
 
 
 @pytest.mark.parametrize(

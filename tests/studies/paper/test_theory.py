@@ -10,13 +10,8 @@ import oracles
 from studies.engine.command import measure_entry
 from studies.engine.kept import Kept
 from studies.paper.command import load_paper
-from studies.paper.theory.exact_gradient import (
-    _in_50_digits,
-    feature_gradient,
-    feature_maps,
-)
+from studies.paper.theory.exact_gradient import _in_50_digits, feature_gradient, feature_maps
 from studies.paper.theory.pade import pade_coefficients_by_digits
-from studies.paper.theory.power_iteration import power_iteration_is_taylor, power_iteration_rate
 from studies.paper.theory.statement import relative_error
 from studies.paper.theory.ties import ties
 
@@ -45,22 +40,6 @@ def test_coefficients_by_precision():
     for record in result.records:  # p = r and q = r (1 - x) for some r with r_0 = 1
         assert record["p_1"] - record["q_1"] == pytest.approx(1, abs=1e-6)
     assert any(v < 0 for v in (r["value_at_1"] for r in result.records))
-
-
-def test_rate_of_power_iteration_in_exact_terms():
-    """With an equal share of every eigenvector the error is the root of a sum of powers."""
-    result = power_iteration_rate((0.5, 1.0), 20)
-    for record in result.records:
-        lam = torch.linspace(record["ratio"], 0, 7, dtype=torch.float64)
-        expected = float((lam ** (2 * record["iteration"])).sum().sqrt())
-        assert record["error"] == pytest.approx(expected, rel=1e-5)
-        assert record["predicted"] == record["ratio"] ** record["iteration"]
-
-
-def test_power_iteration_is_the_series_of_its_own_number_of_terms():
-    records = power_iteration_is_taylor((5,)).records
-    assert [r["eigenvector"] for r in records] == [1, 2, 3]
-    assert all(r["difference"] < 1e-14 for r in records)
 
 
 @pytest.mark.parametrize("shape", [(4, 9), (4, 4), (6, 3)])

@@ -87,9 +87,7 @@ def test_files_that_are_cut_off_or_not_images(content, reason, photo):
         decode_image(photo)
     for dtype in (np.int32, np.float32):
         Image.fromarray(np.ones((4, 4), dtype)).save(photo.with_suffix(".tif"))
-        with pytest.raises(
-            BadImageError, match="32-bit pixels have no agreed range; convert it to"
-        ):
+        with pytest.raises(BadImageError, match="32-bit pixels have no agreed range; convert"):
             decode_image(photo.with_suffix(".tif"))
 
 
