@@ -11,6 +11,7 @@ import lightning.pytorch as pl
 import torch
 from lightning.fabric.utilities import move_data_to_device
 from torch import Tensor
+from torch.distributed.tensor import DTensor
 from torch.linalg import LinAlgError
 
 from rootpool.files import write_atomically
@@ -87,7 +88,9 @@ class NonFiniteGuard(pl.Callback):
             raise NonFiniteError(self._report(trainer, module, what)) from error
 
     def _report(self, trainer: pl.Trainer, module: Any, what: str) -> str:
-        path, weights = self.folder / "nonfinite.pt", module.state_dict()
+        path, state = self.folder / "nonfinite.pt", module.state_dict()
+        # Of weights that are shared out, this process's own part: the others may not be asking.
+        weights = {n: w.to_local() if isinstance(w, DTensor) else w for n, w in state.items()}
         batch = list(self._batch or ())
         state = move_data_to_device({"state_dict": weights, "batch": batch}, torch.device("cpu"))
         kept = f"{path} holds the batch and all weights: torch.load(path, weights_only=True)"

@@ -22,6 +22,7 @@ __all__ = [
     "HybridSchedule",
     "ModelSettings",
     "Settings",
+    "StrategySettings",
     "TrainerSettings",
     "as_yaml",
     "check_same",
@@ -239,6 +240,34 @@ class HybridSchedule:
 
 
 @dataclass(frozen=True)
+class StrategySettings:
+    """A strategy with options, which torch documents; None for its own default.
+
+    Args:
+        name: ``ddp``, or ``fsdp``: each process keeps its share of weights, gradients and momenta.
+        reduce_dtype: precision that gradients are exchanged in; None for their own.
+        static_graph: of ddp.
+        gradient_as_bucket_view: of ddp.
+        bucket_cap_mb: of ddp.
+        reshard_after_forward: of fsdp.
+    """
+
+    name: Literal["ddp", "fsdp"]
+    reduce_dtype: Literal["bfloat16", "float16"] | None = None
+    static_graph: bool | None = None
+    gradient_as_bucket_view: bool | None = None
+    bucket_cap_mb: OneOrMore | None = None
+    reshard_after_forward: bool | None = None
+
+    def __post_init__(self) -> None:
+        sharing = ("reshard_after_forward",)
+        others = ("static_graph", "gradient_as_bucket_view", "bucket_cap_mb")
+        for option in sharing if self.name == "ddp" else others:
+            if getattr(self, option) is not None:
+                raise SettingsError(f"trainer.strategy={self.name} has no {option}; leave it out")
+
+
+@dataclass(frozen=True)
 class TrainerSettings:
     """Arguments of Lightning's Trainer, which documents them; None for its own default.
 
@@ -249,7 +278,7 @@ class TrainerSettings:
     max_steps: int = -1
     max_time: str | dict[str, Any] | None = None
     accelerator: str = "auto"
-    strategy: str = "auto"
+    strategy: str | StrategySettings = "auto"
     devices: int | str | list[int] = "auto"
     num_nodes: int = 1
     precision: (
@@ -314,6 +343,18 @@ class Settings:
                 f"patience={self.patience} waits for a lower validation error, and "
                 "trainer.limit_val_batches=0 leaves out the validation; leave out one of them"
             )
+        whole = {
+            "conditioning": self.conditioning,
+            "data.cache": self.data.cache,
+            "ema": self.ema,
+            "trainer.sync_batchnorm": self.trainer.sync_batchnorm,
+        }
+        if "fsdp" in (self.trainer.strategy, getattr(self.trainer.strategy, "name", None)):
+            for key in [key for key, value in whole.items() if value]:
+                raise SettingsError(
+                    f"{key} is for weights that are whole in each process, and trainer.strategy=fsdp shares "
+                    "them out; leave one of them out, or train with trainer.strategy=ddp"
+                )
 
 
 def resolve(config: Mapping[str, Any]) -> Settings:
