@@ -21,7 +21,7 @@ COMMON = [
     *("patches", "save_every=1", "data.batch_size=32", "model.lr=0.01", "model.milestones=null"),
     "model.backbone_options={norm: false}",  # batch norm sees half a batch in each process
     *("trainer.max_epochs=2", "trainer.num_sanity_val_steps=0"),
-    f"trainer.limit_train_batches={STEPS}",
+    *(f"trainer.limit_train_batches={STEPS}", "loggers=[]"),
 ]
 TWO = ["trainer.devices=2", "trainer.accelerator=cpu"]
 # Strategies by which two processes share the work, and what the resumed half may use instead.

@@ -191,6 +191,9 @@ def prepare(
         data.use_cached_features(module.skip_frozen(), mirrored=module.mirrored, progress=progress)
     if settings.trainer.precision in (64, "64-true"):
         module.double()  # Lightning would do it after the weights of a checkpoint were loaded, and rounded
+    if settings.model.compile is not None:  # in place: names of weights stay as they are
+        for part in (module.model.backbone, module.model.pool, module.model.classifier):
+            part.compile(mode=settings.model.compile)
     return Run(trainer, module, data, output, guard, files, map_shape, settings)
 
 

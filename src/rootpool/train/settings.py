@@ -83,6 +83,7 @@ class ModelSettings:
             their scales and shifts learn there.
         channels_last: whether convolutions have their channels last in memory: the same results but for
             rounding, often faster on a CPU, and in half precision on a GPU.
+        compile: the mode of ``torch.compile``, for a training; None for no compilation.
         unfreeze_epoch: the epoch at whose beginning the frozen stages begin to learn; None for never.
         drop: ``adaptive`` for dropout of channels before the covariance (DropCov); None for none.
         drop_rate: dropout before the classifier.
@@ -120,6 +121,7 @@ class ModelSettings:
     freeze: str | None = None
     frozen_norms: bool = False
     channels_last: bool = False
+    compile: Literal["default", "reduce-overhead", "max-autotune"] | None = None
     unfreeze_epoch: int | None = None
     drop: Literal["adaptive"] | None = None
     drop_rate: Share = 0.0
@@ -209,6 +211,7 @@ class HybridSchedule:
         switch_epoch: epochs before the switch to the final method.
         warmup_epochs: epochs from the switch to the last decay; 0 switches at the decay.
         start: method before the switch.
+        start_dtype: what it computes in; None for ``model.compute_dtype``.
 
     >>> schedule = HybridSchedule(switch_epoch=19, warmup_epochs=1)
     >>> [schedule.stage(epoch) for epoch in (18, 19, 20)]
@@ -218,6 +221,7 @@ class HybridSchedule:
     switch_epoch: int
     warmup_epochs: int = 1
     start: str = "isqrt-cov"
+    start_dtype: Literal["float32", "float64"] | None = None
 
     def __post_init__(self) -> None:
         if self.switch_epoch < 1:

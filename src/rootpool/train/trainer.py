@@ -52,6 +52,7 @@ _SILENCED = (
     r"The number of training batches .* is smaller than the logging interval",
     "You're using the WeightAveraging callback",  # sharded weights are refused before
     "You requested to overfit but enabled val",  # ours is in order already
+    r"`torch\._prims_common\.check` is deprecated",  # torch's own, when it compiles
     r".*isinstance\(treespec, LeafSpec\).* is deprecated",  # Lightning's own use of torch
 )
 
