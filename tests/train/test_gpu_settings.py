@@ -4,12 +4,16 @@ from dataclasses import asdict
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
 
 from fake_cuda import Waits
+from images import make_image_tree
 from rootpool.linalg.checks import checks_enabled
 from rootpool.nn import covariance_pools, fused
-from rootpool.train import prepare, resolve
+from rootpool.train import load_run, prepare, resolve
+from rootpool.train.data.transforms import before_normalisation, imagenet_transforms
+from rootpool.train.export import export_run
 from rootpool.train.strategies import Sharded, make_strategy
 from small_runs import Seen, assert_same_state, final, run, stopped_run, typed
 
@@ -59,6 +63,42 @@ def test_checkpoints_by_time(minutes, steps, tmp_path):
     run(tmp_path, config=typed(f"save_minutes={minutes}"), callbacks=[Saves()])
     assert steps <= saved
     assert (saved == {6, 12, 18}) == (minutes == 60)
+
+
+class Batches(Seen):
+    """Keeps what the network takes."""
+
+    def on_train_batch_start(self, trainer, pl_module, batch, batch_idx) -> None:
+        self.samples[trainer.global_step] = batch[0]
+
+
+@pytest.mark.parametrize("precision", [32, 64])
+def test_bytes_are_normalised_to_the_same_images(precision, tmp_path):
+    data = make_image_tree(tmp_path / "data", classes=2, size=(40, 50))
+    taken = {}
+    for whether in (False, True):
+        config = typed(
+            f"data.root={data} ; data.as_bytes={whether} ; data.augment=randaugment ; data.resize=36"
+            f" ; data.crop=32 ; trainer.precision={precision} ; trainer.max_epochs=1"
+            " ; model.backbone=test_resnet"
+        )
+        batches = Batches()
+        done = run(tmp_path / str(whether), config=config, callbacks=[batches])
+        image, _ = done.data.splits.train[0]
+        assert image.dtype == (torch.uint8 if whether else torch.float32)
+        taken[whether] = torch.cat(list(batches.samples.values()))
+    assert taken[True].dtype == getattr(torch, f"float{precision}")
+    assert (taken[True] - taken[False]).abs().max() <= 4 * torch.finfo(torch.float32).eps
+    exported = export_run(load_run(tmp_path / "True"), tmp_path / "net.pt2")
+    assert exported.difference < 1e-3 * exported.largest
+
+
+def test_bytes_are_normalised_without_a_wait():
+    with FakeTensorMode(), Waits() as waits:
+        images = torch.zeros(2, 3, 4, 4, dtype=torch.uint8, device="cuda")
+        _, rest = before_normalisation(imagenet_transforms()[1])
+        assert rest(images).device.type == "cuda"
+    assert waits.count == 0
 
 
 def test_the_device_of_the_solver_is_a_setting(tmp_path):

@@ -263,7 +263,7 @@ def _map_shape(module: PooledTraining, data: ImageData) -> tuple[int, ...]:
     module.eval()
     try:
         with torch.no_grad():
-            features = backbone(image.unsqueeze(0))
+            features = backbone(data.normalised(image).unsqueeze(0))
     except (RuntimeError, AssertionError, ValueError, TypeError) as error:
         wanted = " x ".join(map(str, getattr(backbone, "input_size", ("?",))))
         raise SettingsError(
