@@ -1,6 +1,7 @@
 """Images per second that one core loads: normalised in the worker, or as bytes for the device.
 
-Claim: with ``data.as_bytes`` a core loads a tenth more images, and a quarter of the memory is copied.
+Claim: with ``data.as_bytes`` a core loads a tenth to a quarter more images, and copies a quarter of
+the memory.
 
     python benchmarks/loader.py      half a minute
 
@@ -55,8 +56,8 @@ def main() -> None:
             size = f"{megabytes[False]:.1f} / {megabytes[True]:.1f}"
             rows.append([transform, f"{plain:.0f}", f"{quick:.0f}", f"{quick / plain:.2f}", size])
     heading = ["transform", "images/s", "images/s as bytes", "ratio", "MB per batch"]
+    print(f"{machine()}\n")
     print(table(heading, rows))
-    print(machine())
 
 
 if __name__ == "__main__":
