@@ -40,7 +40,7 @@ def test_the_effective_configuration_has_every_key_and_reads_back_to_itself():
         "model": {"method": "svd-trunc", "method_options": {"bound": 1e8}, "milestones": [1, 2]},
         "hybrid": {"switch_epoch": 1},
         "data": {"root": "`rm`; $(rm) && ../../x | %s {0}", "cache": "12e5"},
-        "trainer": {"max_epochs": 3, "precision": "bf16-mixed"},
+        "trainer": {"precision": "bf16-mixed", "strategy": {"name": "ddp", "bucket_cap_mb": 9}},
     }
     settings = resolve(config)
     assert (settings.data.root, settings.data.cache) == tuple(config["data"].values())

@@ -88,12 +88,14 @@ class NonFiniteGuard(pl.Callback):
             raise NonFiniteError(self._report(trainer, module, what)) from error
 
     def _report(self, trainer: pl.Trainer, module: Any, what: str) -> str:
-        path, state = self.folder / "nonfinite.pt", module.state_dict()
-        # Of weights that are shared out, this process's own part: the others may not be asking.
-        weights = {n: w.to_local() if isinstance(w, DTensor) else w for n, w in state.items()}
+        path, weights = self.folder / "nonfinite.pt", module.state_dict()
+        # Of weights that are shared out, this process's part: the others may not be asking.
+        shares = {n: w.to_local() for n, w in weights.items() if isinstance(w, DTensor)}
+        weights |= shares
         batch = list(self._batch or ())
         state = move_data_to_device({"state_dict": weights, "batch": batch}, torch.device("cpu"))
-        kept = f"{path} holds the batch and all weights: torch.load(path, weights_only=True)"
+        part = "its share of the weights" if shares else "all weights"
+        kept = f"{path} holds the batch and {part}: torch.load(path, weights_only=True)"
         try:
             if trainer.is_global_zero:
                 write_atomically(path, lambda file: torch.save(state, file))
