@@ -10,7 +10,7 @@ export PYTHON
 OLDEST_PYTHON := 3.10
 CORE_PYTHON ?= $(shell scripts/oldest_python.sh $(OLDEST_PYTHON))
 
-BENCHMARKS := eigh matrix_functions features pooling precision whitening models import_time conditioning train_loop
+BENCHMARKS := eigh matrix_functions features pooling precision whitening models import_time conditioning train_loop loader
 CORE_PATHS := tests/linalg tests/nn tests/test_transformations.py tests/test_doctests.py tests/cli/test_doctor.py
 CHECK_PATHS := tests/linalg tests/nn tests/test_doctests.py tests/cli
 # One process per core with one thread each; `make core` and `make portable` run the numerics with all threads.

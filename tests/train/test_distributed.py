@@ -21,9 +21,14 @@ COMMON = [
     *("patches", "save_every=1", "data.batch_size=32", "model.lr=0.01", "model.milestones=null"),
     "model.backbone_options={norm: false}",  # batch norm sees half a batch in each process
     *("trainer.max_epochs=2", "trainer.num_sanity_val_steps=0"),
-    f"trainer.limit_train_batches={STEPS}",
+    *(f"trainer.limit_train_batches={STEPS}", "loggers=[]"),
 ]
-TOGETHER = ["trainer.devices=2", "trainer.strategy=ddp"]
+TWO = ["trainer.devices=2", "trainer.accelerator=cpu"]
+# Strategies by which two processes share the work, and what the resumed half may use instead.
+STRATEGIES = {
+    "trainer.strategy=ddp": "trainer.strategy={name: ddp, static_graph: true, bucket_cap_mb: 1}",
+    "trainer.strategy=fsdp": "trainer.strategy={name: fsdp, reshard_after_forward: false}",
+}
 # Some virtual machines announce AMX and die of it (SIGILL in any bfloat16 product of torch).
 ENVIRONMENT = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"}
 
@@ -62,10 +67,11 @@ def alone(tmp_path_factory):
 
 
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="needs /proc to find rank 1")
-def test_two_processes_of_which_one_dies_are_resumed_and_end_like_one(alone, tmp_path):
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_two_processes_of_which_one_dies_are_resumed_and_end_like_one(strategy, alone, tmp_path):
     folder = tmp_path / "run"
     with open(tmp_path / "said", "wb") as said:
-        first = subprocess.Popen(command(folder, *TOGETHER), stdout=said, stderr=said)
+        first = subprocess.Popen(command(folder, *TWO, strategy), stdout=said, stderr=said)
     try:
         wait_until((folder / "last.ckpt").exists)
         (second,) = children(first.pid)
@@ -78,7 +84,7 @@ def test_two_processes_of_which_one_dies_are_resumed_and_end_like_one(alone, tmp
     assert first.wait() != 0
     text = (tmp_path / "said").read_text()
     assert "another process of this training has ended" in text or f"PID {second} termin" in text
-    together, said = train(folder, "--resume", *TOGETHER)
+    together, said = train(folder, "--resume", *TWO, STRATEGIES[strategy])
     assert "warning" not in said.lower(), said  # nothing that a user cannot act on
     assert alone["global_step"] == together["global_step"] == 2 * STEPS
     for name, value in alone["state_dict"].items():

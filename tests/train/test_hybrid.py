@@ -17,10 +17,11 @@ class Own(pl.LightningModule):
         super().__init__()
         self.pool = CovariancePool(4, method) if method else nn.AvgPool1d(9)
         self.last = nn.Linear(10 if method else 4, 2)
-        self.milestones, self.used = milestones, []
+        self.milestones, self.used, self.dtypes = milestones, [], []
 
     def training_step(self, batch, index):
         self.used.append(self.pool.method)
+        self.dtypes.append(getattr(self.pool, "compute_dtype", None))
         return nn.functional.cross_entropy(self.last(self.pool(batch[0])), batch[1])
 
     def configure_optimizers(self):
@@ -51,6 +52,14 @@ def test_a_hybrid_training_ends_with_the_method_that_the_model_was_built_with():
     with pytest.warns(UserWarning, match="this training never switches to exact: .* after epoch 1"):
         assert fit(model, callback, epochs=1) == [ISqrtCov()]
     assert fit(model, HybridProtocol(HybridSchedule(1), final="exact"))[1:] == [ISqrtCov(), Exact()]
+
+
+def test_the_first_stage_has_a_precision_of_its_own():
+    model = Own("exact")
+    fit(model, HybridProtocol(HybridSchedule(1, start_dtype="float32")), epochs=3)
+    assert model.dtypes == [torch.float32, None, None]
+    fit(model, HybridProtocol(HybridSchedule(1)))
+    assert model.dtypes[3:] == [None, None]
 
 
 @pytest.mark.parametrize(

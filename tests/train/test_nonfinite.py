@@ -1,12 +1,18 @@
 """Numbers that are not finite end a training: with a report, a file, and good checkpoints."""
 
 import json
+from types import SimpleNamespace
 
 import lightning.pytorch as pl
 import pytest
 import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from rootpool.train import NonFiniteError, merge, prepare, resolve
+from rootpool.train import ModelSettings, NonFiniteError, merge, prepare, resolve
+from rootpool.train.nonfinite import NonFiniteGuard
 from small_runs import NUMBERED, final, run
 
 pytestmark = pytest.mark.slow
@@ -87,3 +93,21 @@ def test_a_training_that_diverges_before_its_first_step_has_a_result(tmp_path):
         made.fit()
     assert json.loads((tmp_path / "result.json").read_text())["diverged"] == {"epoch": 0, "step": 0}
     assert (tmp_path / "config.yaml").is_file()
+
+
+def test_a_report_holds_this_process_s_share_of_weights_that_are_shared_out(tmp_path):
+    """To gather the others, all processes would have to ask; one alone may have failed."""
+    layer = torch.nn.Linear(4, 6)
+    expected = layer.weight.detach()[:3].clone()
+    dist.init_process_group("fake", rank=0, world_size=2, store=FakeStore())
+    try:
+        fully_shard(layer, mesh=init_device_mesh("cpu", (2,)))
+        layer.pooling, layer.settings = "exact", ModelSettings()
+        trainer = SimpleNamespace(is_global_zero=True, current_epoch=0, global_step=0)
+        report = NonFiniteGuard(tmp_path)._report(trainer, layer, "the loss is nan")
+    finally:
+        dist.destroy_process_group()
+    assert "holds the batch and its share of the weights" in report
+    kept = torch.load(tmp_path / "nonfinite.pt", weights_only=True)["state_dict"]
+    assert type(kept["weight"]) is torch.Tensor
+    assert torch.equal(kept["weight"], expected)

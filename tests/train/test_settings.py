@@ -40,7 +40,7 @@ def test_the_effective_configuration_has_every_key_and_reads_back_to_itself():
         "model": {"method": "svd-trunc", "method_options": {"bound": 1e8}, "milestones": [1, 2]},
         "hybrid": {"switch_epoch": 1},
         "data": {"root": "`rm`; $(rm) && ../../x | %s {0}", "cache": "12e5"},
-        "trainer": {"max_epochs": 3, "precision": "bf16-mixed"},
+        "trainer": {"precision": "bf16-mixed", "strategy": {"name": "ddp", "bucket_cap_mb": 9}},
     }
     settings = resolve(config)
     assert (settings.data.root, settings.data.cache) == tuple(config["data"].values())
@@ -62,7 +62,9 @@ MISTAKES = {
     "trainer.precision=16.0": "precision must be 16, .* or null, got 16.0$",
     "model.schedule=cos": "schedule must be steps, cosine, linear, got 'cos'",
     "data.resize=[64]": r"must be an integer or a pair such as \[256, 256\] or null, got \[64",
-    "trainer.strategy.class_path=os.system": r"strategy must be text, got \{",
+    "trainer.strategy.class_path=os.system": "unknown key 'trainer.strategy.class_path'",
+    "trainer.strategy={reduce_dtype: float16}": "trainer.strategy needs trainer.strategy.name$",
+    "trainer.strategy={name: fsdp2}": "trainer.strategy.name must be ddp, fsdp, got 'fsdp2'",
     "model.lr=fast": "model.lr must be a number, got 'fast'$",
     "model.lr=true": "model.lr must be a number, got True$",
     "model.branches=[5]": "model.branches must be settings such as .*stage=..., got 5$",
@@ -92,6 +94,10 @@ MISTAKES = {
     "model.schedule=cosine ; model.milestones=[1]": "of model.schedule=steps, got cosine",
     "model.unfreeze_epoch=3": "model.unfreeze_epoch needs model.freeze",
     "patience=2 ; trainer.limit_val_batches=0": "patience=2 waits for a lower validation error, and",
+    "trainer.strategy={name: ddp, reshard_after_forward: true}": "ddp has no reshard_after_forward",
+    "trainer.strategy={name: fsdp, static_graph: true}": "=fsdp has no static_graph; leave it out",
+    "trainer.strategy=fsdp ; ema=0.9": "ema is for weights that are whole .*fsdp .*strategy=ddp",
+    "trainer.strategy={name: fsdp} ; data.cache=x": "data.cache is for weights that are whole",
     # What is no override
     "model.lr": "is key=value",
     "=3": "is key=value",

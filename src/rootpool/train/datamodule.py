@@ -9,7 +9,9 @@ from dataclasses import asdict, replace
 from typing import Any
 
 import lightning.pytorch as pl
+import torch
 from lightning.pytorch.accelerators import CUDAAccelerator
+from torch import Tensor
 from torch.utils.data import DataLoader
 from torchvision.transforms import v2
 
@@ -29,6 +31,7 @@ from .data import (
     hold_out,
     open_splits,
 )
+from .data.transforms import before_normalisation
 from .features import CachedFeatures, FeatureCache, cache_features
 from .sampling import EpochBatches, ResumableLoader, SeededDataset
 from .settings import DataSettings
@@ -71,6 +74,8 @@ class ImageData(pl.LightningDataModule):
             splits = EMBEDDED[options["root"]]()
         else:
             train, val = self.transforms()
+            if options["as_bytes"]:
+                train, val = (before_normalisation(each)[0] for each in (train, val))
             splits = open_splits(
                 options["root"],
                 train_transform=train,
@@ -93,6 +98,19 @@ class ImageData(pl.LightningDataModule):
         looks = ("mean", "std", "interpolation", "augment")
         look = Preprocessing(**{key: given[key] for key in looks if key in given})
         return TRANSFORMS[given["transform"]](**sizes, look=look)
+
+    def normalised(self, images: Any) -> Any:
+        """What the network takes, of the bytes of ``data.as_bytes``; anything else as it is."""
+        if not isinstance(images, Tensor) or images.dtype != torch.uint8:
+            return images
+        return before_normalisation(self.transforms()[1])[1](images)
+
+    def on_after_batch_transfer(self, batch: Any, dataloader_idx: int) -> Any:
+        images, labels = batch
+        found = self.normalised(images)
+        if found is images:
+            return batch
+        return self.trainer.precision_plugin.convert_input(found), labels  # type: ignore[union-attr]
 
     def use_cached_features(
         self, frozen: Stages, *, mirrored: bool = False, progress: bool = True

@@ -111,7 +111,7 @@ def _images(run: TrainedRun) -> Tensor:
     root, data = run.data_options["root"], ImageData.from_options(run.data_options)
     if root in EMBEDDED or Path(root).is_dir():
         val = data.splits.val
-        return torch.stack([val[k][0] for k in range(min(IMAGES, len(val)))])
+        return torch.stack([data.normalised(val[k][0]) for k in range(min(IMAGES, len(val)))])
     size: Any = run.module.model.backbone.input_size
     return torch.randn(IMAGES, *size, generator=torch.Generator().manual_seed(0))
 

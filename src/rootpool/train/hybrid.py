@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import lightning.pytorch as pl
+import torch
 from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
 
 from rootpool.nn import covariance_pools, resolve_method, set_method
@@ -30,11 +31,13 @@ class HybridProtocol(pl.Callback):
         self.start = resolve_method(schedule.start)
         self.final = None if final is None else resolve_method(final)
         self._final: Any = self.final  # of the model that is trained now
+        self._dtypes: list[torch.dtype | None] = []  # of its pools, after the switch
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         if stage != "fit":
             return
         pools = list(covariance_pools(pl_module).values())
+        self._dtypes = [pool.compute_dtype for pool in pools]
         self._final = self.final or (pools[0].method if pools else None)
         if self._final == self.start:
             raise ValueError(
@@ -66,6 +69,10 @@ class HybridProtocol(pl.Callback):
     def _apply(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         first = self.schedule.stage(trainer.current_epoch) == "start"
         set_method(pl_module, self.start if first else self._final)
+        early = self.schedule.start_dtype if first else None
+        pools = covariance_pools(pl_module).values()
+        for pool, dtype in zip(pools, self._dtypes, strict=True):
+            pool.compute_dtype = dtype if early is None else getattr(torch, early)
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         # A resume in the middle of an epoch does not pass on_train_epoch_start.

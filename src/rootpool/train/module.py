@@ -23,6 +23,7 @@ from .network import make_network
 from .optimisation import make_mixture, make_optimizer, rate_share
 from .sampling import derive_seed
 from .settings import ModelSettings
+from .strategies import Sharded
 
 __all__ = ["PooledTraining", "rebuild"]
 
@@ -72,6 +73,10 @@ class PooledTraining(pl.LightningModule):
         """The method in use now; a hybrid training changes it."""
         pools = covariance_pools(self.model)
         return next(iter(pools.values())).method.name if pools else "gap"
+
+    def configure_model(self) -> None:
+        if isinstance(self.trainer.strategy, Sharded):
+            self.trainer.strategy.shard(self.model.backbone, self.model.pool, self.model.classifier)
 
     def forward(self, images: Tensor) -> Tensor:
         logits: Tensor = self.model(images)

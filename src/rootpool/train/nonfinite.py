@@ -11,6 +11,7 @@ import lightning.pytorch as pl
 import torch
 from lightning.fabric.utilities import move_data_to_device
 from torch import Tensor
+from torch.distributed.tensor import DTensor
 from torch.linalg import LinAlgError
 
 from rootpool.files import write_atomically
@@ -88,9 +89,13 @@ class NonFiniteGuard(pl.Callback):
 
     def _report(self, trainer: pl.Trainer, module: Any, what: str) -> str:
         path, weights = self.folder / "nonfinite.pt", module.state_dict()
+        # Of weights that are shared out, this process's part: the others may not be asking.
+        shares = {n: w.to_local() for n, w in weights.items() if isinstance(w, DTensor)}
+        weights |= shares
         batch = list(self._batch or ())
         state = move_data_to_device({"state_dict": weights, "batch": batch}, torch.device("cpu"))
-        kept = f"{path} holds the batch and all weights: torch.load(path, weights_only=True)"
+        part = "its share of the weights" if shares else "all weights"
+        kept = f"{path} holds the batch and {part}: torch.load(path, weights_only=True)"
         try:
             if trainer.is_global_zero:
                 write_atomically(path, lambda file: torch.save(state, file))

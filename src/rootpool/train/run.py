@@ -191,6 +191,9 @@ def prepare(
         data.use_cached_features(module.skip_frozen(), mirrored=module.mirrored, progress=progress)
     if settings.trainer.precision in (64, "64-true"):
         module.double()  # Lightning would do it after the weights of a checkpoint were loaded, and rounded
+    if settings.model.compile is not None:  # in place: names of weights stay as they are
+        for part in (module.model.backbone, module.model.pool, module.model.classifier):
+            part.compile(mode=settings.model.compile)
     return Run(trainer, module, data, output, guard, files, map_shape, settings)
 
 
@@ -260,7 +263,7 @@ def _map_shape(module: PooledTraining, data: ImageData) -> tuple[int, ...]:
     module.eval()
     try:
         with torch.no_grad():
-            features = backbone(image.unsqueeze(0))
+            features = backbone(data.normalised(image).unsqueeze(0))
     except (RuntimeError, AssertionError, ValueError, TypeError) as error:
         wanted = " x ".join(map(str, getattr(backbone, "input_size", ("?",))))
         raise SettingsError(

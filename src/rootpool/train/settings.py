@@ -22,6 +22,7 @@ __all__ = [
     "HybridSchedule",
     "ModelSettings",
     "Settings",
+    "StrategySettings",
     "TrainerSettings",
     "as_yaml",
     "check_same",
@@ -82,6 +83,7 @@ class ModelSettings:
             their scales and shifts learn there.
         channels_last: whether convolutions have their channels last in memory: the same results but for
             rounding, often faster on a CPU, and in half precision on a GPU.
+        compile: the mode of ``torch.compile``, for a training; None for no compilation.
         unfreeze_epoch: the epoch at whose beginning the frozen stages begin to learn; None for never.
         drop: ``adaptive`` for dropout of channels before the covariance (DropCov); None for none.
         drop_rate: dropout before the classifier.
@@ -119,6 +121,7 @@ class ModelSettings:
     freeze: str | None = None
     frozen_norms: bool = False
     channels_last: bool = False
+    compile: Literal["default", "reduce-overhead", "max-autotune"] | None = None
     unfreeze_epoch: int | None = None
     drop: Literal["adaptive"] | None = None
     drop_rate: Share = 0.0
@@ -174,6 +177,7 @@ class DataSettings:
         batch_size: samples of a training step, over *all* processes.
         workers: loading processes for each training process.
         on_bad_image: ``raise`` at the first unreadable image, or ``skip`` those.
+        as_bytes: whether workers deliver bytes, which the device normalises: a quarter of the traffic.
     """
 
     root: str = "photo-patches"
@@ -193,6 +197,7 @@ class DataSettings:
     batch_size: OneOrMore = 256
     workers: Count = 4
     on_bad_image: Literal["raise", "skip"] = "raise"
+    as_bytes: bool = False
 
 
 @dataclass(frozen=True)
@@ -208,6 +213,7 @@ class HybridSchedule:
         switch_epoch: epochs before the switch to the final method.
         warmup_epochs: epochs from the switch to the last decay; 0 switches at the decay.
         start: method before the switch.
+        start_dtype: what it computes in; None for ``model.compute_dtype``.
 
     >>> schedule = HybridSchedule(switch_epoch=19, warmup_epochs=1)
     >>> [schedule.stage(epoch) for epoch in (18, 19, 20)]
@@ -217,6 +223,7 @@ class HybridSchedule:
     switch_epoch: int
     warmup_epochs: int = 1
     start: str = "isqrt-cov"
+    start_dtype: Literal["float32", "float64"] | None = None
 
     def __post_init__(self) -> None:
         if self.switch_epoch < 1:
@@ -239,6 +246,34 @@ class HybridSchedule:
 
 
 @dataclass(frozen=True)
+class StrategySettings:
+    """A strategy with options, which torch documents; None for its own default.
+
+    Args:
+        name: ``ddp``, or ``fsdp``: each process keeps its share of weights, gradients and momenta.
+        reduce_dtype: precision that gradients are exchanged in; None for their own.
+        static_graph: of ddp.
+        gradient_as_bucket_view: of ddp.
+        bucket_cap_mb: of ddp.
+        reshard_after_forward: of fsdp.
+    """
+
+    name: Literal["ddp", "fsdp"]
+    reduce_dtype: Literal["bfloat16", "float16"] | None = None
+    static_graph: bool | None = None
+    gradient_as_bucket_view: bool | None = None
+    bucket_cap_mb: OneOrMore | None = None
+    reshard_after_forward: bool | None = None
+
+    def __post_init__(self) -> None:
+        sharing = ("reshard_after_forward",)
+        others = ("static_graph", "gradient_as_bucket_view", "bucket_cap_mb")
+        for option in sharing if self.name == "ddp" else others:
+            if getattr(self, option) is not None:
+                raise SettingsError(f"trainer.strategy={self.name} has no {option}; leave it out")
+
+
+@dataclass(frozen=True)
 class TrainerSettings:
     """Arguments of Lightning's Trainer, which documents them; None for its own default.
 
@@ -249,7 +284,7 @@ class TrainerSettings:
     max_steps: int = -1
     max_time: str | dict[str, Any] | None = None
     accelerator: str = "auto"
-    strategy: str = "auto"
+    strategy: str | StrategySettings = "auto"
     devices: int | str | list[int] = "auto"
     num_nodes: int = 1
     precision: (
@@ -314,6 +349,18 @@ class Settings:
                 f"patience={self.patience} waits for a lower validation error, and "
                 "trainer.limit_val_batches=0 leaves out the validation; leave out one of them"
             )
+        whole = {
+            "conditioning": self.conditioning,
+            "data.cache": self.data.cache,
+            "ema": self.ema,
+            "trainer.sync_batchnorm": self.trainer.sync_batchnorm,
+        }
+        if "fsdp" in (self.trainer.strategy, getattr(self.trainer.strategy, "name", None)):
+            for key in [key for key, value in whole.items() if value]:
+                raise SettingsError(
+                    f"{key} is for weights that are whole in each process, and trainer.strategy=fsdp shares "
+                    "them out; leave one of them out, or train with trainer.strategy=ddp"
+                )
 
 
 def resolve(config: Mapping[str, Any]) -> Settings:

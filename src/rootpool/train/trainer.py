@@ -20,15 +20,17 @@ from rootpool.suggest import unknown_name
 
 from .config import SettingsError
 from .data import BadImageError
+from .strategies import make_strategy
 
 __all__ = ["LOGGERS", "make_loggers", "make_trainer", "quiet_lightning", "translated_errors"]
 
 
-def make_trainer(**options: Any) -> pl.Trainer:
+def make_trainer(*, strategy: Any = "auto", **options: Any) -> pl.Trainer:
     """A Trainer that leaves sampling to our loaders and prints no advertisements."""
     with quiet_lightning(), translated_errors():
         trainer = pl.Trainer(
             **options,
+            strategy=make_strategy(strategy),
             use_distributed_sampler=False,  # ours does not pad and does not depend on the number of processes
             enable_model_summary=False,
         )
@@ -48,7 +50,9 @@ _SILENCED = (
     r"Found .* in eval mode at the start of training",  # what model.freeze asks for
     ".*does not have many workers",  # embedded data needs none
     r"The number of training batches .* is smaller than the logging interval",
+    "You're using the WeightAveraging callback",  # sharded weights are refused before
     "You requested to overfit but enabled val",  # ours is in order already
+    r"`torch\._prims_common\.check` is deprecated",  # torch's own, when it compiles
     r".*isinstance\(treespec, LeafSpec\).* is deprecated",  # Lightning's own use of torch
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from pathlib import Path
@@ -69,10 +70,9 @@ def _check_pixels(image: Image.Image) -> None:
 
 
 def _upright(image: Image.Image) -> Image.Image:
-    try:
-        return ImageOps.exif_transpose(image)
-    except Exception:  # damaged EXIF data; the pixels are good
-        return image
+    with contextlib.suppress(Exception):  # damaged EXIF data; the pixels are good
+        ImageOps.exif_transpose(image, in_place=True)
+    return image
 
 
 def _halved(image: Image.Image) -> Image.Image:
@@ -86,4 +86,4 @@ def _to_rgb(image: Image.Image) -> Image.Image:
     if image.has_transparency_data:
         image = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
-    return image.convert("RGB")
+    return image if image.mode == "RGB" else image.convert("RGB")

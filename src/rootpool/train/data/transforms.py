@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
+from torch import Tensor
 from torchvision.transforms import v2
 from torchvision.transforms.v2 import InterpolationMode
 
@@ -20,6 +22,7 @@ __all__ = [
     "AUGMENTATIONS",
     "TRANSFORMS",
     "Preprocessing",
+    "before_normalisation",
     "cifar_transforms",
     "fine_grained_transforms",
     "imagenet_transforms",
@@ -154,6 +157,20 @@ TRANSFORMS: dict[str, Callable[..., tuple[Transform, Transform]]] = {
     "fine-grained": fine_grained_transforms,
     "resized-crop": resized_crop_transforms,
 }
+
+
+def before_normalisation(transform: Any) -> tuple[Transform, Callable[[Tensor], Tensor]]:
+    """A transform up to its bytes, and the rest, for a whole batch on any device and without a host wait."""
+    *steps, _, normalise, pure = transform.transforms
+
+    def rest(images: Tensor) -> Tensor:
+        pixels = images.float().mul_(1 / 255)
+        statistics = zip(pixels.unbind(-3), normalise.mean, normalise.std, strict=True)
+        for channel, mean, std in statistics:
+            channel.sub_(mean).div_(std)
+        return pixels
+
+    return v2.Compose([*steps, pure]), rest
 
 
 def _pair(resize: Size) -> list[int]:
