@@ -195,7 +195,9 @@ def gradient_error() -> Figure:
         place = (1e-8, 1e-4 if root is _by_eigh else 1e-14)
         axes.annotate(name, place, ha="right", color=STYLES[look].colour)
     _closing(axes, 1e-17, 10)
-    below(figure, "gap between two eigenvalues, logarithmic; at a gap of 0, torch's gradient is NaN")
+    below(
+        figure, "gap between two eigenvalues, logarithmic; at a gap of 0, torch's gradient is NaN"
+    )
     return figure
 
 
