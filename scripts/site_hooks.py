@@ -12,13 +12,15 @@ So what is added to an ``__all__`` is in the reference. ``<!-- index of rootpool
 of the same names with the first line of each docstring.
 
 Pages in ``docs/appendix`` are records that commands write. Each gets a title of its own, a line that says
-what it is, and is left out of the search. Pictures lose their paper, so that they fit both colour schemes.
+what it is, and is left out of the search. Pictures lose their paper, so that they fit both colour
+schemes; those that were drawn for the width of a phone get a class.
 """
 
 from __future__ import annotations
 
 import ast
 import itertools
+import posixpath
 import re
 from pathlib import Path
 from typing import Any
@@ -42,6 +44,9 @@ MARK = re.compile(r"(?<=^> )[✓✗≈](?= )", re.MULTILINE)
 KINDS = {"✓": "seen", "✗": "opposite", "≈": "not", "reproduced": "seen", "follows": "seen"}
 KINDS |= {"does": "opposite"}
 INDEX = re.compile(r"^<!-- index of ([\w.]+) -->$", re.MULTILINE)
+
+NARROW = re.compile(r'viewBox="0 0 3\d\d[ .]')
+WIDE = ("api/transformations.md",)
 
 RECORDS = {
     "paper": "Record: the paper, all networks",
@@ -94,6 +99,8 @@ def on_page_markdown(markdown: str, page: Page | None = None, **_: Any) -> str:
     """Put in the tables and the names, and mark the records."""
     if page is not None and page.file.src_uri.startswith("cookbook/"):
         page.meta["hide"] = ["toc"]  # there is one problem per page; the room is for code
+    if page is not None and page.file.src_uri in WIDE:
+        page.meta["hide"] = ["toc"]  # the room is for a table
     if page is not None and page.file.src_uri.startswith("appendix/"):
         page.meta["search"] = {"exclude": True}
         markdown = record(markdown, Path(page.file.src_uri).stem)
@@ -112,6 +119,18 @@ def on_page_markdown(markdown: str, page: Page | None = None, **_: Any) -> str:
     markdown = NAMES.sub(directives, markdown)
     shown = re.findall(r"^::: (\S+)$", markdown, re.MULTILINE)
     return INDEX.sub(lambda match: index(match[1], shown), markdown)
+
+
+def on_page_content(html: str, page: Page, files: Files, **_: Any) -> str:
+    """Mark the pictures that a phone shows as a whole."""
+
+    def marked(tag: re.Match[str]) -> str:
+        path = posixpath.join(posixpath.dirname(page.file.src_uri), tag[1])
+        picture = files.get_file_from_path(posixpath.normpath(path))
+        narrow = picture is not None and NARROW.search(picture.content_string)
+        return tag[0].replace("<img", '<img class="narrow"') if narrow else tag[0]
+
+    return re.sub(r'<img [^>]*src="([^":]+\.svg)"', marked, html)
 
 
 def _last(name: str) -> str:

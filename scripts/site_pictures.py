@@ -29,11 +29,12 @@ OURS = STYLES["exact"].colour
 KERNEL = STYLES["svd-pade"].colour  # the method that uses it
 METHODS = {"rootpool exact": "exact", "Newton-Schulz, float32": "isqrt-cov"}
 METHODS |= {"paper's SVD-Pade": "svd-pade"}
+PHONE = 5.35  # inches: all of the picture fits on a phone, where its text has nine pixels
 GAPS = [10 ** (-k / 4) for k in range(2, 60)]
 
 
-def _axes(height: float = 3.0) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(WIDE, height), layout="constrained")
+def _axes(height: float = 3.0, width: float = WIDE) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(width, height), layout="constrained")
     return figure, figure.add_subplot()
 
 
@@ -176,7 +177,7 @@ def _by_eigh(A: torch.Tensor) -> torch.Tensor:
 @styled
 def gradient_error() -> Figure:
     """Error of the gradient of a square root as two eigenvalues meet: torch's eigh, and ours."""
-    figure, axes = _axes(2.6)
+    figure, axes = _axes(2.6, PHONE)
     torch.manual_seed(0)
     U = torch.linalg.qr(torch.randn(3, 3, dtype=torch.float64)).Q
     W = torch.randn(3, 3, dtype=torch.float64)
@@ -191,10 +192,12 @@ def gradient_error() -> Figure:
             true = root_gradient(A, G)
             errors.append(max(1e-17, float((found - true).norm() / true.norm())))
         axes.plot(GAPS, errors, color=STYLES[look].colour)
-        place = (1e-8, 1e-6 if root is _by_eigh else 1e-14)
+        place = (1e-8, 1e-4 if root is _by_eigh else 1e-14)
         axes.annotate(name, place, ha="right", color=STYLES[look].colour)
     _closing(axes, 1e-17, 10)
-    below(figure, "gap between two eigenvalues, logarithmic; at a gap of 0 torch's gradient is NaN")
+    below(
+        figure, "gap between two eigenvalues, logarithmic; at a gap of 0, torch's gradient is NaN"
+    )
     return figure
 
 
@@ -211,6 +214,7 @@ def speed() -> Figure:
         if bar["label"] in METHODS:
             bar["method"] = METHODS[bar["label"]]
     figure = speed_bars(bars)
+    figure.set_figwidth(PHONE)
     below(figure, "milliseconds per image on two cores of a CPU, logarithmic")
     return figure
 

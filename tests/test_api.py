@@ -1,11 +1,34 @@
 """Every public name is documented so that help() suffices: options, result and an example."""
 
 import inspect
+import re
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
+from pages import blocks
+
+ROOT = Path(__file__).parents[1]
 PACKAGES = ("linalg", "nn", "models")
+RESULTS = {
+    "Settings",
+    "DataSettings",
+    "ModelSettings",
+    "TrainerSettings",
+    "Family",
+    "Recipe",
+    "Run",
+}
+RESULTS |= {
+    "TrainedRun",
+    "NonFiniteError",
+    "RunFolder",
+    "RunGroup",
+    "PairedDifference",
+    "Comparison",
+}
+RESULTS |= {"Block", "Rendering"}  # protocols of pages
 OPTIONS_OF_OTHERS = {"resolve_method", "resolve_pool", "create_model", "load_checkpoint"}
 
 
@@ -32,3 +55,15 @@ def test_name_is_documented(value):
         assert passes or "Args:" not in documents[0] or "Returns:" in documents[0]
         hidden = [p for p in signature.parameters.values() if p.kind is p.VAR_KEYWORD]
         assert not hidden or value.__name__ in OPTIONS_OF_OTHERS
+
+
+@pytest.mark.parametrize("package", ["train", "report", "report.plots"])
+def test_name_is_in_an_example(package):
+    """In a docstring, or in code of the documentation, which runs; results are shown by what returns them."""
+    sources = [file.read_text("utf-8") for file in (ROOT / "src").rglob("*.py")]
+    code = re.findall(r"(?:>>>|\.\.\.) .*", "".join(sources))
+    code += [block.code for page in (ROOT / "docs").rglob("*.md") for block in blocks(page)]
+    module, shown = import_module(f"rootpool.{package}"), set(re.findall(r"\w+", "".join(code)))
+    values = {name: getattr(module, name) for name in module.__all__}
+    calls = {name for name, v in values.items() if inspect.isfunction(v) or inspect.isclass(v)}
+    assert calls - RESULTS - shown == set()

@@ -52,6 +52,9 @@ def runs_page(
         folders: as ``rootpool train`` wrote them; the others are compared with the first.
         title: of the page.
         labels: of the runs, the same for those that differ only in their seed; by default their settings.
+
+    Returns:
+        A page, to be written as HTML or Markdown, or added to.
     """
     if not folders:
         raise ValueError("a report needs at least one folder of a run")

@@ -155,6 +155,9 @@ def compare(
         records: one mapping per run and seed, with ``run``, ``seed`` and the value.
         pairs: names of a run and of its baseline.
         value: which number to compare. Its intervals (95 %) are not corrected.
+
+    Returns:
+        One comparison for each pair, in the same order.
     """
     by_run: dict[str, dict[Any, float]] = defaultdict(dict)
     for record in records:

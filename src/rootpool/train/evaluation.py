@@ -60,6 +60,9 @@ def load_run(checkpoint: str | Path) -> TrainedRun:
 
     Args:
         checkpoint: the file, or the folder of a run: then its ``best.ckpt``, or ``last.ckpt``.
+
+    Returns:
+        The network as ``module.model``, in evaluation mode, and what it was trained with.
     """
     path = checkpoint_of(Path(checkpoint))
     try:
@@ -138,6 +141,9 @@ def evaluate(
         mirrored: predict from the mean of the logits of each image and of its mirror image.
         on_bad_image: ``raise`` or ``skip``; None for what the run was trained with.
         trainer_options: of Lightning's Trainer, such as ``devices``.
+
+    Returns:
+        An ``Evaluation``: its ``metrics``, its ``errors``, and ``by_class()`` for a table.
     """
     data = data_of(run, root, on_bad_image)
     counter = _Confusion(len(run.classes))

@@ -137,6 +137,9 @@ def load_recipe(name: str, method: str | None = None, hybrid: bool = False) -> R
         method: the pooling; None for the one in the file, and else for ``exact``.
         hybrid: whether to train by the hybrid protocol.
 
+    Returns:
+        Its name, needs and ``config``, which ``resolve`` checks and completes.
+
     >>> load_recipe("resnet50-imagenet").config["model"]["milestones"]
     [30, 45]
     """

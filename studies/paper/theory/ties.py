@@ -102,6 +102,7 @@ def _draw(records: Sequence[Record], width: float) -> Figure:
         axes.grid(False, axis="y")
         axes.set_xlim(1e-17, 1e20)
         logarithmic(axes, "x")
+        axes.set_xticks([1e-16, 1e-8, 1, 1e8, 1e16])
     below(figure, "relative error of the gradient, logarithmic")
     legend(figure, handles, width)
     return figure
