@@ -1,6 +1,8 @@
-"""Decompositions of torch inside ``stable()``: its arguments and results, and our derivatives."""
+"""Decompositions of torch inside ``stable()``: its arguments and results, our derivatives, code of others."""
 
+import importlib
 import threading
+from types import ModuleType
 
 import pytest
 import torch
@@ -8,6 +10,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 import matrices
+import oracles
 from matrices import gradients, inner, random, random_definite
 from rootpool import linalg as la
 from rootpool.linalg import stable
@@ -143,3 +146,44 @@ def test_it_belongs_to_its_thread():
         thread.start()
         thread.join()
     assert not found[0].isfinite().all()
+
+
+# --------------------------------------------------------------------------------------------------
+# Libraries that nobody here wrote; each is skipped where it is not installed
+
+CORNERS = torch.tensor([[[0.0, 0], [1, 0], [1, 1], [0, 1]]], dtype=D)
+PLANE = 2 * torch.eye(5, 3, dtype=D)
+ESSENTIAL = torch.tensor([[[0.0, -1, 0], [1, 0, 0], [0, 0, 0]]], dtype=D)
+
+
+def procrustes(module: ModuleType, A: Tensor) -> Tensor:
+    with importlib.import_module("tensorly").backend_context("pytorch"):
+        return module.procrustes(A)
+
+
+# Module, a call of it and its input.
+LIBRARIES = {
+    "kornia.geometry": (
+        lambda module, A: module.find_homography_dlt(A, CORNERS, solver="svd"),
+        CORNERS,
+    ),
+    "kornia.geometry.epipolar": (
+        lambda module, A: module.decompose_essential_matrix(A)[0],
+        ESSENTIAL,
+    ),
+    "geoopt": (lambda module, A: module.manifolds.Stiefel().projx(A), PLANE),
+    "tensorly.tenalg.proximal": (procrustes, PLANE),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_other_libraries_against_differences(name):
+    module = pytest.importorskip(name, reason=f"{name.split('.')[0]} is not installed")
+    call, A = LIBRARIES[name]
+    f = lambda A: call(module, A)  # noqa: E731
+    V, weight = random(*A.shape, seed=4), random(*f(A).shape, seed=3)
+    expected = inner(weight, oracles.central_difference(f, A, V, 1e-5))
+    assert not inner(gradient(f, A), V).isfinite()
+    with stable():
+        assert torch.isclose(inner(gradient(f, A), V), expected, rtol=1e-7)
