@@ -48,7 +48,7 @@ def apply_function(
     if keep_largest is not None:
         function = Leading(function, keep_largest)
     kernel = None if rule is None else resolve_rule(rule)
-    f = MatrixFunction(function, kernel, caller, solver_device, input_rounding(A))
+    f = MatrixFunction(function, caller, kernel, solver_device, input_rounding(A))
     result: Tensor = _applied(A, f)
     return result
 

@@ -20,7 +20,7 @@ from rootpool.linalg import from_triangle, to_triangle, triangle_size
 from rootpool.linalg._private import NOT_IN_CUDA_GRAPHS
 from rootpool.linalg.checks import can_read_values, check_range, is_concrete, needs_grad
 from rootpool.linalg.decompose import without_derivative
-from rootpool.linalg.matrix_derivatives import derivative, evaluate, second_derivative
+from rootpool.linalg.matrix_derivatives import MatrixFunction
 from rootpool.linalg.precision import HALF
 from rootpool.linalg.restricted import OnRange
 from rootpool.linalg.scalar import FUNCTIONS
@@ -144,8 +144,9 @@ class _Curve:
     def __init__(self, X: Tensor) -> None:
         self.X, self.N = X, X.shape[-1]
         self.thin = X.shape[-2] >= self.N
-        self.f = OnRange(FUNCTIONS["inv_sqrt" if self.thin else "sqrt"])
-        self.F, self.lam, self.U = evaluate(self.product(X, X), self.f, "covariance_pool", None)
+        function = OnRange(FUNCTIONS["inv_sqrt" if self.thin else "sqrt"])
+        self.f = MatrixFunction(function, "covariance_pool")
+        self.F, *self.factors = self.f.value(self.product(X, X))
 
     def product(self, A: Tensor, B: Tensor) -> Tensor:
         return (A.mT @ B if self.thin else A @ B.mT) / self.N
@@ -156,10 +157,10 @@ class _Curve:
         return one + one.mT
 
     def d(self, G: Tensor) -> Tensor:
-        return derivative(self.lam, self.U, G, self.f)
+        return self.f.jvp(self.factors, G)
 
     def d2(self, G: Tensor, W: Tensor) -> Tensor:
-        return second_derivative(self.lam, self.U, G, W, self.f)
+        return self.f.jvp_of_jvp(self.factors, G, W)
 
     def of_vjp(self, S: Tensor, H: Tensor) -> Tensor:
         X, N, dP = self.X, self.N, self.moved(H)
