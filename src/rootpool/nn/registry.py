@@ -58,8 +58,8 @@ def register(method: type[M]) -> type[M]:
     """Add a method of your own to ``METHODS``; a class decorator.
 
     Its name then works wherever a method is named: ``CovariancePool``, ``create_model``, recipes, the
-    command line and plots. Spectral roots also work under ``torch.compile`` and ``torch.export``, if
-    their fields are numbers, booleans, strings or None.
+    command line and plots. Spectral roots also work under ``torch.compile``, ``torch.export`` and
+    ``torch.vmap``, if their fields are numbers, booleans, strings or None.
 
     >>> @register
     ... @dataclasses.dataclass(frozen=True)
