@@ -34,22 +34,7 @@ from .scalar import ScalarFunction
 from .smooth import Factors, Smooth
 from .solvers import is_tiny
 
-__all__ = ["MatrixFunction", "derivative_coefficients"]
-
-
-def derivative_coefficients(function: ScalarFunction, rule: Rule | None, lam: Tensor) -> Tensor:
-    """``L`` ``(..., n, n)`` of a spectrum ``(..., n)``: exact, or with the kernel of a rule."""
-    if rule is None:
-        return function.divided_differences(lam)
-    seen = function.kernel_spectrum(lam)
-    f, slope = function.values(lam), function.derivatives(lam)
-    # Equal eigenvalues have equal derivatives, except across the cut of `Leading`: there 0.
-    same = slope.unsqueeze(-1) == slope.unsqueeze(-2)
-    return torch.where(
-        seen.unsqueeze(-1) == seen.unsqueeze(-2),
-        torch.where(same, slope.unsqueeze(-1), 0),
-        rule(seen) * (f.unsqueeze(-1) - f.unsqueeze(-2)) * function.kernel_share(lam),
-    )
+__all__ = ["MatrixFunction"]
 
 
 @dataclass(frozen=True)
@@ -86,7 +71,7 @@ class MatrixFunction(Smooth):
         return batchwise(self._jvp, lam, U, dA, trailing=[1, 2, 2], effort=0.2)[0]
 
     def _jvp(self, lam: Tensor, U: Tensor, dA: Tensor) -> tuple[Tensor]:
-        inner = derivative_coefficients(self.function, self.rule, lam) * (U.mH @ dA @ U)
+        inner = self.function.coefficients(lam, self.rule) * (U.mH @ dA @ U)
         result = U @ hermitian_part(inner) @ U.mH
         check_range(result, "the derivative of", dA, of=self.function)
         return (result,)

@@ -64,13 +64,9 @@ class PolarFactor(SingularMap):
         return kept @ Vh, U, s, Vh.mH.resolve_conj().contiguous()
 
     def coefficients(self, s: Tensor) -> Coefficients:
-        f, R, r = (
-            (s > 0).to(s.dtype),
-            quotient(1, s.unsqueeze(-1) + s.unsqueeze(-2)),
-            quotient(1, s),
-        )
-        f_i, f_j, r = f.unsqueeze(-1), f.unsqueeze(-2), r.unsqueeze(-2)
-        return Coefficients((f_i - f_j).abs() * R, (f_i + f_j) * R, r)
+        f, R = (s > 0).to(s.dtype), quotient(1, s.unsqueeze(-1) + s.unsqueeze(-2))
+        f_i, f_j = f.unsqueeze(-1), f.unsqueeze(-2)
+        return Coefficients((f_i - f_j).abs() * R, (f_i + f_j) * R, quotient(1, s).unsqueeze(-2))
 
     def second_product(self, s: Tensor, G: Tensor, W: Tensor) -> Tensor:
         return torch.zeros_like(G)  # where the rank is full

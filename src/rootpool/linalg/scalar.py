@@ -21,6 +21,7 @@ from torch import Tensor
 
 from .checks import can_read_values
 from .parameters import check_finite
+from .rules import Rule
 
 __all__ = [
     "FUNCTIONS",
@@ -60,13 +61,14 @@ class ScalarFunction(ABC):
         """``f'(lam_i)``, ``(..., n)``: by default the divided difference of each eigenvalue alone."""
         return self.divided_differences(lam.unsqueeze(-1))[..., 0, 0]
 
-    def kernel_spectrum(self, lam: Tensor) -> Tensor:
-        """The eigenvalues that a gradient rule sees, ``(..., n)``."""
-        return lam
-
-    def kernel_share(self, lam: Tensor) -> Tensor | float:
-        """What the kernel of a rule is multiplied by where that spectrum is not ``lam`` itself."""
-        return 1.0
+    def coefficients(self, lam: Tensor, rule: Rule | None = None) -> Tensor:
+        """``L`` ``(..., n, n)`` of the derivative: exact, or by the kernel of a rule and right at ties."""
+        if rule is None:
+            return self.divided_differences(lam)
+        f, slope = self.values(lam), self.derivatives(lam)
+        tie = lam.unsqueeze(-1) == lam.unsqueeze(-2)
+        by_rule = rule(lam) * (f.unsqueeze(-1) - f.unsqueeze(-2))
+        return torch.where(tie, slope.unsqueeze(-1), by_rule)
 
     @property
     def twice_at_zero(self) -> bool:

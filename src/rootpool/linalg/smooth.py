@@ -85,9 +85,6 @@ class Smooth(ABC):
     def jvp_of_jvp(self, factors: Factors, v: Tensor, w: Tensor, /) -> Tensor:
         """The change of ``jvp(v)`` along ``w``."""
 
-    def _map(self, factors: Factors, v: Tensor, backward: bool) -> Tensor:
-        return self.vjp(factors, v) if backward else self.jvp(factors, v)
-
 
 def differentiable(f: Smooth, A: Tensor) -> Tensor:
     """``f(A)``, for autograd."""
@@ -159,7 +156,7 @@ class _Value(Differentiable):
 def _linear(f: Smooth, saved: Saved, v: Tensor, *, backward: bool) -> Tensor:
     """jvp(v) or vjp(v), differentiable in v and in A, by the first of the saved tensors."""
     if not needs_grad(saved[0], v):
-        return f._map(saved[1:], v, backward)
+        return (f.vjp if backward else f.jvp)(saved[1:], v)
     along: Tensor = apply(_Along, *saved, v, f, backward)
     hidden = hide_from_autograd(v, saved[0])
     bend: Tensor = apply(_Bend, *saved, hidden, f, backward)
@@ -177,7 +174,7 @@ class _Along(Differentiable):
     def forward(
         link: Tensor, a: Tensor, b: Tensor, c: Tensor, v: Tensor, f: Smooth, backward: bool
     ) -> Tensor:
-        return f._map((a, b, c), v, backward)
+        return (f.vjp if backward else f.jvp)((a, b, c), v)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:

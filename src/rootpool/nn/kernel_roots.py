@@ -20,7 +20,6 @@ from rootpool.linalg import (
     Truncated,
     sqrtm,
 )
-from rootpool.linalg.matrix_derivatives import derivative_coefficients
 from rootpool.linalg.restricted import Leading
 from rootpool.linalg.rules import Rule
 from rootpool.linalg.scalar import FUNCTIONS, ScalarFunction
@@ -77,7 +76,7 @@ class KernelRoot(SpectralRoot):
         null = torch.full_like(unit, math.sqrt(self.floor(s.dtype))) / unit
         s, Z = s / unit, Z / unit.unsqueeze(-1)
         spectrum = torch.cat([null, s], 1).square()
-        L = derivative_coefficients(self.function, self.kernel(unit), spectrum)
+        L = self.function.coefficients(spectrum, self.kernel(unit))
         return assemble(L[:, 1:, 1:], L[:, 1:, 0], s, Z)
 
 
