@@ -27,8 +27,7 @@ from .checks import (
 from .decompose import check_symmetric
 from .differentiation import hermitian_part
 from .functions import apply_function
-from .precision import without_autocast
-from .products import product
+from .precision import product, without_autocast
 from .scalar import FUNCTIONS, Expansion, _relative_expansion, _Smooth
 
 __all__ = ["affine_invariant_distance", "check_pair", "tie_tolerance", "whitened"]

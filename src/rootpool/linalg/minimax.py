@@ -21,7 +21,7 @@ from torch import Tensor
 
 from ._private import constant_for_compilers
 from .parameters import check_at_least
-from .products import product
+from .precision import product
 
 __all__ = ["Minimax", "best_odd_polynomial"]
 

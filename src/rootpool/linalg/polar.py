@@ -26,8 +26,7 @@ from torch.linalg import LinAlgError
 from .checks import bad_item, can_read_values, check_matrix, check_square, is_concrete
 from .decompose import all_above_roundoff, eigh_forward, roundoff, svd_forward
 from .differentiation import hermitian_part, quotient
-from .precision import without_autocast
-from .products import product
+from .precision import product, without_autocast
 from .singular import Coefficients, SingularMap
 from .smooth import differentiable, differentiable_tall
 from .solvers import is_tiny

@@ -34,8 +34,7 @@ from .checks import DTYPES, VECTOR_ADVICE, check_count, check_range, check_squar
 from .decompose import eigh_forward
 from .differentiation import hermitian_part
 from .eigh import EighResult, eigh
-from .precision import without_autocast
-from .products import product
+from .precision import product, without_autocast
 from .rules import Degenerate
 from .solvers import power_of_two
 from .svd import SVDResult

@@ -28,8 +28,7 @@ from rootpool.linalg.checks import (
     first_index,
     needs_grad,
 )
-from rootpool.linalg.precision import HALF, no_autocast
-from rootpool.linalg.products import product
+from rootpool.linalg.precision import HALF, no_autocast, product
 
 __all__ = [
     "check_covariance",

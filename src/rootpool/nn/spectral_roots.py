@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from rootpool.linalg import expm, sqrtm
-from rootpool.linalg.products import product
+from rootpool.linalg.precision import product
 from rootpool.linalg.solvers import power_of_two
 
 from .method import Method

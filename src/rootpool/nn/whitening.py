@@ -9,8 +9,7 @@ from torch import Tensor, nn
 
 from rootpool.linalg.checks import can_read_values, check_range, is_finite
 from rootpool.linalg.parameters import check_at_least
-from rootpool.linalg.precision import no_autocast
-from rootpool.linalg.products import product
+from rootpool.linalg.precision import no_autocast, product
 
 from .covariance import ADVICE as COVARIANCE_ADVICE
 from .covariance import position_weights
