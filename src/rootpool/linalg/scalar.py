@@ -28,6 +28,7 @@ __all__ = [
     "Exp",
     "InvSqrt",
     "Log",
+    "Log1p",
     "Power",
     "ScalarFunction",
     "Sqrt",
@@ -289,6 +290,23 @@ class Log(_Smooth):
 
     def expansion(self, lam: Tensor) -> Expansion:
         return _relative_expansion(lam, lambda k: (-1.0) ** (k + 1) / k, degree=0)
+
+
+@dataclass(frozen=True)
+class Log1p(_Smooth):
+    r""":math:`\log(1 + \lambda)`, with :math:`f[a, b] = \log(1 + \tfrac{a - b}{1 + b}) / (a - b)`."""
+
+    domain = "any"
+
+    def values(self, lam: Tensor) -> Tensor:
+        return lam.log1p()
+
+    def difference(self, a: Tensor, b: Tensor) -> Tensor:
+        u = (a - b) / (1 + b)
+        return torch.where(u == 0, 1, u.log1p() / torch.where(u == 0, 1, u)) / (1 + b)
+
+    def expansion(self, lam: Tensor) -> Expansion:
+        return _relative_expansion(1 + lam, lambda k: (-1.0) ** (k + 1) / k, degree=0)
 
 
 @dataclass(frozen=True)
