@@ -15,8 +15,6 @@ from .checks import bad_item, check_alike, check_matrix, check_range
 from .polar import rotation
 from .precision import product, without_autocast
 
-__all__ = ["Alignment", "align"]
-
 
 class Alignment(NamedTuple):
     """``y = scale * R @ x + translation``: ``(..., d, d)``, ``(..., d)`` and ``(...)``."""

@@ -15,8 +15,6 @@ from .polar import polar
 from .precision import product, without_autocast
 from .spectra import svdvals
 
-__all__ = ["canonical_correlations"]
-
 
 def _centred(X: Tensor) -> Tensor:
     """``X`` ``(..., N, p)`` reflected so that the mean is its first row, and without that row.

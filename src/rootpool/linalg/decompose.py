@@ -20,16 +20,6 @@ from .checks import checks_enabled, first_index, is_concrete, is_finite, name_it
 from .parallel import count_pieces, in_pieces, with_batch
 from .solvers import EIGH, JACOBI, SVD, Factors, Solver, is_tiny
 
-__all__ = [
-    "all_above_roundoff",
-    "check_symmetric",
-    "eigh_forward",
-    "roundoff",
-    "solve",
-    "svd_forward",
-    "without_derivative",
-]
-
 
 def roundoff(values: Tensor) -> Tensor:
     """The level ``(..., 1)`` below which computed eigen- or singular values ``(..., n)`` are noise.

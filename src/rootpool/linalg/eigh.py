@@ -39,8 +39,6 @@ from .precision import product, without_autocast
 from .rules import Degenerate, Rule, eigenvector_term, resolve_rule
 from .solvers import is_tiny
 
-__all__ = ["EighResult", "eigh"]
-
 
 class EighResult(NamedTuple):
     """Eigenvalues ``(..., n)`` in ascending order and eigenvectors ``(..., n, n)`` in columns."""

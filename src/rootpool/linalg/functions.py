@@ -15,18 +15,6 @@ from .scalar import FUNCTIONS, Power, ScalarFunction
 from .smooth import differentiable
 from .tensor_power import tensor_power
 
-__all__ = [
-    "apply_function",
-    "expm",
-    "inv_sqrtm",
-    "inverse_root",
-    "logm",
-    "matrix_function",
-    "named_function",
-    "powm",
-    "sqrtm",
-]
-
 
 def apply_function(
     A: Tensor,

@@ -28,8 +28,6 @@ from .functions import apply_function
 from .precision import product, without_autocast
 from .scalar import FUNCTIONS, Log1p
 
-__all__ = ["affine_invariant_distance", "check_pair", "tie_tolerance", "whitened"]
-
 
 def check_pair(A: Tensor, B: Tensor, caller: str) -> None:
     """Raise unless both are symmetric or Hermitian, of one size and dtype."""

@@ -13,8 +13,6 @@ from .minimax import Minimax
 from .parameters import check_at_least
 from .precision import product, without_autocast
 
-__all__ = ["Roots", "newton_schulz"]
-
 
 class Roots(NamedTuple):
     """``root`` and ``inverse_root``, both ``(..., n, n)``."""

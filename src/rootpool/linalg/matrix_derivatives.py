@@ -34,8 +34,6 @@ from .scalar import ScalarFunction
 from .smooth import Factors, Smooth
 from .solvers import is_tiny
 
-__all__ = ["MatrixFunction"]
-
 
 @dataclass(frozen=True)
 class MatrixFunction(Smooth):

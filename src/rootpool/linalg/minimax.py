@@ -23,8 +23,6 @@ from ._private import constant_for_compilers
 from .parameters import check_at_least
 from .precision import product
 
-__all__ = ["Minimax", "best_odd_polynomial"]
-
 # Within this distance of 1 the polynomials of Newton-Schulz are as good, and those of Remez' ill-conditioned.
 _NEAR = 1e-3
 _NEWTON_SCHULZ = {3: (1.5, -0.5), 5: (1.875, -1.25, 0.375)}

@@ -26,16 +26,6 @@ from torch.linalg import LinAlgError
 
 from ._private import interpreter_exits, observed_by_modes
 
-__all__ = [
-    "batchwise",
-    "count_pieces",
-    "even_cuts",
-    "in_pieces",
-    "in_worker",
-    "run_pieces",
-    "with_batch",
-]
-
 # LAPACK needs some 60 ns per entry, nearly whatever the size of the matrices; handing work to another
 # thread costs 0.1 ms: a piece of less than a millisecond does not pay.
 ENTRIES_WORTH_A_PIECE = 16384

@@ -31,8 +31,6 @@ from .singular import Coefficients, SingularMap
 from .smooth import differentiable, differentiable_tall
 from .solvers import is_tiny
 
-__all__ = ["Polar", "PolarFactor", "orthogonalize", "polar", "rotation"]
-
 
 class Polar(NamedTuple):
     """``A = Q @ H``: ``Q`` ``(..., m, n)`` orthonormal, ``H`` ``(..., n, n)`` semi-definite."""

@@ -15,15 +15,6 @@ from ._private import any_autocast
 from .checks import needs_grad
 from .differentiation import Differentiable, add, apply, remember
 
-__all__ = [
-    "autocast_is_on",
-    "input_rounding",
-    "is_inside_autocast",
-    "no_autocast",
-    "product",
-    "without_autocast",
-]
-
 F = TypeVar("F", bound=Callable[..., object])
 HALF = (torch.float16, torch.bfloat16)
 _inside: ContextVar[bool] = ContextVar("rootpool_inside_autocast", default=False)

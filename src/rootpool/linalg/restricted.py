@@ -20,17 +20,6 @@ from .parameters import check_at_least, check_positive
 from .rules import Rule
 from .scalar import ScalarFunction
 
-__all__ = [
-    "Floored",
-    "Leading",
-    "LeadingProjector",
-    "OnRange",
-    "Pieces",
-    "check_cut",
-    "leading",
-    "second_across",
-]
-
 
 def leading(lam: Tensor, count: int) -> Tensor:
     """Which of n ascending values are among the ``count`` largest, ``(n,)``."""

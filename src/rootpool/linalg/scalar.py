@@ -23,19 +23,6 @@ from .checks import can_read_values
 from .parameters import check_finite
 from .rules import Rule
 
-__all__ = [
-    "FUNCTIONS",
-    "Exp",
-    "InvSqrt",
-    "Log",
-    "Log1p",
-    "Power",
-    "ScalarFunction",
-    "Sqrt",
-    "log_ratio",
-    "power_difference",
-]
-
 
 @dataclass(frozen=True)
 class ScalarFunction(ABC):

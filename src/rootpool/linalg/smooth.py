@@ -37,8 +37,6 @@ from .differentiation import (
 )
 from .precision import without_autocast
 
-__all__ = ["Factors", "Smooth", "differentiable", "differentiable_tall"]
-
 # Three, because the compiler of torch 2.8 cannot trace Functions with a variable number of arguments.
 Factors = Sequence[Tensor]
 Saved = Sequence[Tensor]  # what carries the gradient of A, and the factors

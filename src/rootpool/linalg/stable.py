@@ -26,8 +26,6 @@ from .rules import Rule, resolve_rule
 from .spectra import eigvalsh, svdvals
 from .svd import svd
 
-__all__ = ["stable"]
-
 types: Any = torch.return_types
 
 

@@ -41,8 +41,6 @@ from .differentiation import Differentiable, apply, remember
 from .precision import product, without_autocast
 from .rules import Degenerate, Rule, eigenvector_term, resolve_rule
 
-__all__ = ["SVDResult", "svd"]
-
 
 class SVDResult(NamedTuple):
     """``U`` ``(..., m, k)``, singular values ``S`` ``(..., k)`` descending, ``Vh`` ``(..., k, n)``."""

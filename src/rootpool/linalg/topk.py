@@ -39,8 +39,6 @@ from .rules import Degenerate
 from .solvers import power_of_two
 from .svd import SVDResult
 
-__all__ = ["topk_eigh", "topk_svd"]
-
 Operator = Callable[[Tensor], Tensor]
 DENSE = 64  # up to this side, and for nearly all pairs, a full decomposition takes less time
 

@@ -30,16 +30,6 @@ from rootpool.linalg.checks import (
 )
 from rootpool.linalg.precision import HALF, no_autocast, product
 
-__all__ = [
-    "check_covariance",
-    "covariance",
-    "flatten_positions",
-    "position_weights",
-    "weigh",
-    "weighted_mean",
-    "widened",
-]
-
 ADVICE = "divide the features by a constant, or compute in float64"
 GRADIENT_OF = "the gradient of covariance_pool"
 GRADIENT_ADVICE = "divide the loss, or what multiplies it, by a constant"

@@ -18,15 +18,6 @@ from .covariance import flatten_positions
 from .factors import cholesky, inverse_factor, with_ridge
 from .method import Method
 
-__all__ = [
-    "CHANNEL_DROPOUTS",
-    "AdaptiveChannelDropout",
-    "BoxCox",
-    "BrownianDistance",
-    "LogCholesky",
-    "SparsePrecision",
-]
-
 
 @dataclass(frozen=True)
 class BoxCox(Method):

@@ -31,8 +31,6 @@ from .fused import Plan, own_units, root, root_gradient, unfilled
 from .registry import METHODS, is_registered
 from .spectral_roots import SpectralRoot
 
-__all__ = ["FusedRoot", "encoded", "fused_root"]
-
 
 @dataclasses.dataclass(frozen=True)
 class FusedRoot(Plan, Smooth):

@@ -27,16 +27,6 @@ from rootpool.linalg.solvers import power_of_two
 
 from .spectral_roots import SpectralRoot, assemble
 
-__all__ = [
-    "SVDPI",
-    "KernelRoot",
-    "MPNCov",
-    "SVDPade",
-    "SVDTaylor",
-    "SVDTopN",
-    "SVDTrunc",
-]
-
 
 class KernelRoot(SpectralRoot):
     """A root whose gradient uses a kernel of the paper, fused with the root and right at ties.

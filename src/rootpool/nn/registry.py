@@ -23,8 +23,6 @@ from .polar_root import PolarRoot
 from .published import FORMS
 from .spectral_roots import Exact, ScalingEigenBranch
 
-__all__ = ["METHODS", "is_registered", "method_names", "register", "resolve_method"]
-
 _METHODS: tuple[type[Method], ...] = (
     Exact,
     ISqrtCov,

@@ -20,8 +20,6 @@ from rootpool.linalg.solvers import power_of_two
 
 from .method import Method
 
-__all__ = ["Exact", "ScalingEigenBranch", "SpectralRoot", "assemble", "root_trace"]
-
 VANISHES = 1000.0  # e to the minus this is zero, in every precision
 
 

@@ -17,8 +17,6 @@ from .precision import check_compute_dtype, working_dtype
 from .processes import ProcessGroup, is_distributed, sum_over_processes
 from .whitening_methods import WhiteningMethod, resolve_whitening
 
-__all__ = ["GroupWhitening", "Whitening"]
-
 ADVICE = "divide the features by a constant, or keep the statistics in float64: whitening.double()"
 
 
