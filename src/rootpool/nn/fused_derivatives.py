@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import functools
 import math
 import numbers
 from typing import Any
@@ -133,8 +134,10 @@ class _Curve:
         self.X, self.N = X, X.shape[-1]
         self.thin = X.shape[-2] >= self.N
         function = OnRange(FUNCTIONS["inv_sqrt" if self.thin else "sqrt"])
-        self.f = MatrixFunction(function, "covariance_pool")
-        self.F, *self.factors = self.f.value(self.product(X, X))
+        f = MatrixFunction(function, "covariance_pool")
+        self.F, *factors = f.value(self.product(X, X))
+        self.d = functools.partial(f.jvp, factors)
+        self.d2 = functools.partial(f.jvp_of_jvp, factors)
 
     def product(self, A: Tensor, B: Tensor) -> Tensor:
         return (A.mT @ B if self.thin else A @ B.mT) / self.N
@@ -143,12 +146,6 @@ class _Curve:
         """The change of P along ``H``."""
         one = self.product(self.X, H)
         return one + one.mT
-
-    def d(self, G: Tensor) -> Tensor:
-        return self.f.jvp(self.factors, G)
-
-    def d2(self, G: Tensor, W: Tensor) -> Tensor:
-        return self.f.jvp_of_jvp(self.factors, G, W)
 
     def of_vjp(self, S: Tensor, H: Tensor) -> Tensor:
         X, N, dP = self.X, self.N, self.moved(H)
