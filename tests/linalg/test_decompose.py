@@ -57,7 +57,8 @@ def flaky(monkeypatch):
     return install
 
 
-RUNGS = pytest.mark.parametrize("failures", [1, 2, 3, 4, 5])
+# The batch, the matrix by itself, scaled, reordered; what is left is float64 on the CPU.
+RUNGS = pytest.mark.parametrize("failures", [1, 2, 3, 4])
 
 
 @RUNGS

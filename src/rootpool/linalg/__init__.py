@@ -1,7 +1,6 @@
 """Functions of tensors: decompositions and matrix functions whose gradients are right everywhere.
 
-The names below are for users. Layers above may also import what is in ``__all__`` of the modules; modules
-with an underscore belong to this package alone.
+The names below are for users. Layers above may also import from the modules what has no underscore.
 """
 
 from .alignment import Alignment, align

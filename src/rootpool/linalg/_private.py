@@ -15,21 +15,6 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-__all__ = [
-    "NOT_IN_CUDA_GRAPHS",
-    "any_autocast",
-    "constant_for_compilers",
-    "cuda_solves_in_turn",
-    "interpreter_exits",
-    "is_transformed",
-    "is_wrapped",
-    "observed_by_modes",
-    "propagating_tangents",
-    "records_operators",
-    "within_dual_level",
-    "within_transform",
-]
-
 F = TypeVar("F", bound=Callable[..., object])
 
 _PROXY = torch._C._TorchDispatchModeKey.PROXY

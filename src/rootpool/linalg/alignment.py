@@ -13,10 +13,7 @@ from torch import Tensor
 
 from .checks import bad_item, check_alike, check_matrix, check_range
 from .polar import rotation
-from .precision import without_autocast
-from .products import product
-
-__all__ = ["Alignment", "align"]
+from .precision import product, without_autocast
 
 
 class Alignment(NamedTuple):

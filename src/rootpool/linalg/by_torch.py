@@ -13,8 +13,6 @@ from .checks import VECTOR_ADVICE, check_range, checks_enabled, is_concrete, is_
 from .parallel import count_pieces
 from .precision import is_inside_autocast
 
-__all__ = ["Known", "decomposed"]
-
 Known = tuple[Tensor, ...]  # the factors of a decomposition that need not be computed again
 
 

@@ -21,28 +21,6 @@ from torch.linalg import LinAlgError
 from ._private import is_transformed, is_wrapped, records_operators, within_dual_level
 from .parameters import check_at_least
 
-__all__ = [
-    "VECTOR_ADVICE",
-    "bad_item",
-    "can_read_values",
-    "check_alike",
-    "check_count",
-    "check_matrix",
-    "check_range",
-    "check_square",
-    "check_tensor",
-    "checked_like_forward",
-    "checks_enabled",
-    "first_index",
-    "is_concrete",
-    "is_finite",
-    "lower_triangle",
-    "name_item",
-    "needs_grad",
-    "raise_not_finite",
-    "skip_checks",
-]
-
 F = TypeVar("F", bound=Callable[..., object])
 
 # --------------------------------------------------------------------------------------------------

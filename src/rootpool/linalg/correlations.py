@@ -12,11 +12,8 @@ from .checks import check_alike, check_matrix
 from .functions import inv_sqrtm
 from .parameters import check_not_negative
 from .polar import polar
-from .precision import without_autocast
-from .products import product
+from .precision import product, without_autocast
 from .spectra import svdvals
-
-__all__ = ["canonical_correlations"]
 
 
 def _centred(X: Tensor) -> Tensor:

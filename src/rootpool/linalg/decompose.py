@@ -8,6 +8,8 @@ all checks that depend on data live here.
 from __future__ import annotations
 
 import contextlib
+import functools
+import itertools
 import math
 from collections.abc import Callable
 
@@ -17,18 +19,8 @@ from torch.linalg import LinAlgError
 
 from ._private import NOT_IN_CUDA_GRAPHS
 from .checks import checks_enabled, first_index, is_concrete, is_finite, name_item, raise_not_finite
-from .parallel import count_pieces, in_pieces, with_batch
+from .parallel import batchwise, with_batch
 from .solvers import EIGH, JACOBI, SVD, Factors, Solver, is_tiny
-
-__all__ = [
-    "all_above_roundoff",
-    "check_symmetric",
-    "eigh_forward",
-    "roundoff",
-    "solve",
-    "svd_forward",
-    "without_derivative",
-]
 
 
 def roundoff(values: Tensor) -> Tensor:
@@ -74,45 +66,33 @@ def _solve_by_ladder(solver: Solver, A: Tensor, name: str, caller: str) -> Facto
 
 def solve(solver: Solver, A: Tensor, caller: str) -> Factors:
     """Decompose a batch ``(..., m, n)``; raise for input that is not finite."""
-    *lead, m, n = A.shape
-    batch, checked = math.prod(lead), checks_enabled()
-    pieces = count_pieces(batch, max(m, n), A.device)
-    if solver.least_piece > 1:
-        pieces = min(pieces, batch // solver.least_piece) if batch >= 2 * solver.least_piece else 0
-    if pieces == 0 and (not checked or A.device.type != "cpu" or is_finite(A)):
-        factors = _solve_directly(solver, A, checked)
-        if factors is not None:
-            return factors
-    return _solve_in_pieces(solver, A, caller, pieces, checked)
+    work = functools.partial(_solve, solver, caller)
+    return batchwise(work, A, trailing=[2], least=solver.least_piece)
 
 
-def _solve_in_pieces(solver: Solver, A: Tensor, caller: str, pieces: int, checked: bool) -> Factors:
-    """Decompose a large batch in workers, and one with broken or difficult matrices item by item."""
-    lead, batch = A.shape[:-2], math.prod(A.shape[:-2])
-    flat = A.detach().reshape(batch, *A.shape[-2:])
+def _solve(solver: Solver, caller: str, A: Tensor) -> Factors:
+    """Decompose a batch at once, and one with broken or difficult matrices item by item."""
+    checked, on_cpu = checks_enabled(), A.device.type == "cpu"
+    if checked and on_cpu:
+        _check_finite(solver, A, caller)
+    factors = _solve_directly(solver, A, checked)
+    if factors is not None:
+        return factors
+    if checked and not on_cpu:  # where each look makes the host wait
+        _check_finite(solver, A, caller)
+    lead = A.shape[:-2]
+    each = [
+        _solve_directly(solver, A[k], checked)
+        or _solve_by_ladder(solver, A[k], name_item(k), caller)
+        for k in itertools.product(*map(range, lead))
+    ]
+    return tuple(with_batch(_stacked(items), lead) for items in zip(*each, strict=True))
 
-    def name(k: int) -> str:
-        return name_item(tuple(map(int, torch.unravel_index(torch.tensor(k), lead))))
 
-    def solve_piece(piece: slice) -> Factors:
-        part = flat[piece]
-        if checked and not is_finite(part):
-            bad = ~solver.reads(part).isfinite().flatten(1).all(1)
-            if bad.any():
-                raise_not_finite(caller, name(piece.start + first_index(bad)[0]))
-        factors = _solve_directly(solver, part, checked)
-        if factors is not None:
-            return factors
-        each = [
-            _solve_directly(solver, matrix, checked)
-            or _solve_by_ladder(solver, matrix, name(piece.start + k), caller)
-            for k, matrix in enumerate(part)
-        ]
-        return tuple(map(_stacked, zip(*each, strict=True)))
-
-    whole = slice(0, batch)
-    factors = solve_piece(whole) if pieces == 0 else in_pieces(solve_piece, batch, pieces)
-    return tuple(with_batch(f, lead) for f in factors)
+def _check_finite(solver: Solver, A: Tensor, caller: str) -> None:
+    """Raise for NaN and infinities that the solver reads."""
+    if not is_finite(A) and (bad := ~solver.reads(A).isfinite().flatten(-2).all(-1)).any():
+        raise_not_finite(caller, name_item(first_index(bad)))
 
 
 def _stacked(items: tuple[Tensor, ...]) -> Tensor:

@@ -23,19 +23,6 @@ from ._private import (
 )
 from .checks import checks_enabled, skip_checks
 
-__all__ = [
-    "Differentiable",
-    "Hidden",
-    "add",
-    "apply",
-    "hermitian_part",
-    "hide_from_autograd",
-    "is_mapped",
-    "quotient",
-    "remember",
-    "zero_with_gradient",
-]
-
 Kind = type[torch.autograd.Function]
 
 

@@ -35,12 +35,9 @@ from .decompose import eigh_forward
 from .differentiation import Differentiable, apply, hermitian_part, remember
 from .generalized import check_pair, tie_tolerance, whitened
 from .parallel import batchwise
-from .precision import without_autocast
-from .products import product
+from .precision import product, without_autocast
 from .rules import Degenerate, Rule, eigenvector_term, resolve_rule
 from .solvers import is_tiny
-
-__all__ = ["EighResult", "eigh"]
 
 
 class EighResult(NamedTuple):

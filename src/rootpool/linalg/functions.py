@@ -15,18 +15,6 @@ from .scalar import FUNCTIONS, Power, ScalarFunction
 from .smooth import differentiable
 from .tensor_power import tensor_power
 
-__all__ = [
-    "apply_function",
-    "expm",
-    "inv_sqrtm",
-    "inverse_root",
-    "logm",
-    "matrix_function",
-    "named_function",
-    "powm",
-    "sqrtm",
-]
-
 
 def apply_function(
     A: Tensor,
@@ -48,7 +36,7 @@ def apply_function(
     if keep_largest is not None:
         function = Leading(function, keep_largest)
     kernel = None if rule is None else resolve_rule(rule)
-    f = MatrixFunction(function, kernel, caller, solver_device, input_rounding(A))
+    f = MatrixFunction(function, caller, kernel, solver_device, input_rounding(A))
     result: Tensor = _applied(A, f)
     return result
 

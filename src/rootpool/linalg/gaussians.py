@@ -34,9 +34,6 @@ from .precision import without_autocast
 from .scalar import FUNCTIONS
 from .smooth import Factors, Smooth, differentiable
 
-__all__ = ["bures_wasserstein", "frechet_distance"]
-
-
 # --------------------------------------------------------------------------------------------------
 # The distance of two factors
 

@@ -10,8 +10,6 @@ For the distance :math:`d^2 = \sum_i \log^2 \lambda_i = \| \log C \|^2` the same
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 from torch.linalg import LinAlgError
@@ -27,11 +25,8 @@ from .checks import (
 from .decompose import check_symmetric
 from .differentiation import hermitian_part
 from .functions import apply_function
-from .precision import without_autocast
-from .products import product
-from .scalar import FUNCTIONS, Expansion, _relative_expansion, _Smooth
-
-__all__ = ["affine_invariant_distance", "check_pair", "tie_tolerance", "whitened"]
+from .precision import product, without_autocast
+from .scalar import FUNCTIONS, Log1p
 
 
 def check_pair(A: Tensor, B: Tensor, caller: str) -> None:
@@ -45,7 +40,7 @@ def check_pair(A: Tensor, B: Tensor, caller: str) -> None:
     check_alike(A, B, A.shape[-1] == B.shape[-1], caller, "matrices of one size and dtype")
 
 
-def check_definite(B: Tensor, caller: str, item: str) -> None:
+def _check_definite(B: Tensor, caller: str, item: str) -> None:
     """Raise for matrices that are not positive definite."""
     if not can_read_values(B):
         return
@@ -57,7 +52,7 @@ def check_definite(B: Tensor, caller: str, item: str) -> None:
 
 def whitened(A: Tensor, B: Tensor, caller: str) -> tuple[Tensor, Tensor]:
     """``B^(-1/2) A B^(-1/2)``, Hermitian to the bit, and ``B^(-1/2)``."""
-    check_definite(B, caller, "B")
+    _check_definite(B, caller, "B")
     R = apply_function(hermitian_part(B), FUNCTIONS["inv_sqrt"], caller)
     return hermitian_part(product(product(R, hermitian_part(A)), R)), R
 
@@ -69,28 +64,6 @@ def tie_tolerance(B: Tensor, R: Tensor) -> float:
         return float(eps ** (2 / 3))
     condition = B.detach().norm(dim=(-2, -1)) * R.detach().norm(dim=(-2, -1)).square()
     return float(max(n, 10) * eps * condition.max().item())
-
-
-@dataclass(frozen=True)
-class _Log1p(_Smooth):
-    r""":math:`\log(1 + \lambda)`, with :math:`f[a, b] = \log(1 + \tfrac{a - b}{1 + b}) / (a - b)`."""
-
-    @property
-    def domain(self) -> str:
-        return "any"
-
-    def values(self, lam: Tensor) -> Tensor:
-        return lam.log1p()
-
-    def derivatives(self, lam: Tensor) -> Tensor:
-        return 1 / (1 + lam)
-
-    def difference(self, a: Tensor, b: Tensor) -> Tensor:
-        u = (a - b) / (1 + b)
-        return torch.where(u == 0, 1, u.log1p() / torch.where(u == 0, 1, u)) / (1 + b)
-
-    def expansion(self, lam: Tensor) -> Expansion:
-        return _relative_expansion(1 + lam, lambda k: (-1.0) ** (k + 1) / k, degree=0)
 
 
 @without_autocast
@@ -119,9 +92,9 @@ def affine_invariant_distance(A: Tensor, B: Tensor) -> Tensor:
     tensor(3.)
     """
     check_pair(A, B, "affine_invariant_distance")
-    check_definite(A, "affine_invariant_distance", "A")
+    _check_definite(A, "affine_invariant_distance", "A")
     E, _ = whitened(A - B, B, "affine_invariant_distance")
-    logarithm = apply_function(E, _Log1p(), "affine_invariant_distance")
+    logarithm = apply_function(E, Log1p(), "affine_invariant_distance")
     parts = torch.view_as_real(logarithm) if logarithm.is_complex() else logarithm.unsqueeze(-1)
     distance = parts.square().sum((-3, -2, -1))
     check_range(distance[..., None, None], "affine_invariant_distance", A, B)

@@ -11,10 +11,7 @@ from torch.nn.functional import pad
 from .checks import check_square
 from .minimax import Minimax
 from .parameters import check_at_least
-from .precision import without_autocast
-from .products import product
-
-__all__ = ["Roots", "newton_schulz"]
+from .precision import product, without_autocast
 
 
 class Roots(NamedTuple):

@@ -25,11 +25,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from .checks import (
-    bad_item,
-    check_range,
-    is_concrete,
-)
+from .checks import bad_item, check_range, is_concrete
 from .decompose import eigh_forward
 from .differentiation import hermitian_part
 from .parallel import batchwise
@@ -37,80 +33,6 @@ from .rules import Rule
 from .scalar import ScalarFunction
 from .smooth import Factors, Smooth
 from .solvers import is_tiny
-
-__all__ = [
-    "MatrixFunction",
-    "derivative",
-    "derivative_coefficients",
-    "evaluate",
-    "second_derivative",
-]
-
-
-def derivative_coefficients(function: ScalarFunction, rule: Rule | None, lam: Tensor) -> Tensor:
-    """``L`` ``(..., n, n)`` of a spectrum ``(..., n)``: exact, or with the kernel of a rule."""
-    if rule is None:
-        return function.divided_differences(lam)
-    seen = function.kernel_spectrum(lam)
-    f, slope = function.values(lam), function.derivatives(lam)
-    # Equal eigenvalues have equal derivatives, except across the cut of `Leading`: there 0.
-    same = slope.unsqueeze(-1) == slope.unsqueeze(-2)
-    return torch.where(
-        seen.unsqueeze(-1) == seen.unsqueeze(-2),
-        torch.where(same, slope.unsqueeze(-1), 0),
-        rule(seen) * (f.unsqueeze(-1) - f.unsqueeze(-2)) * function.kernel_share(lam),
-    )
-
-
-def evaluate(
-    A: Tensor,
-    function: ScalarFunction,
-    caller: str,
-    solver_device: str | torch.device | None,
-    eps: float = 0.0,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """``f(A)``, eigenvalues and eigenvectors."""
-
-    def work(A: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        lam, U = eigh_forward(A, function.domain, caller, solver_device, eps)
-        F = (U * function.values(lam).unsqueeze(-2)) @ U.mH
-        check_range(F, caller)
-        return F, lam, U
-
-    if not is_concrete(A) or solver_device is not None or is_tiny(A):
-        return work(A)
-    F, lam, U = batchwise(work, A, trailing=[2])
-    return F, lam, U
-
-
-def derivative(
-    lam: Tensor, U: Tensor, G: Tensor, function: ScalarFunction, rule: Rule | None = None
-) -> Tensor:
-    """``df(A)[G]``."""
-
-    def work(lam: Tensor, U: Tensor, G: Tensor) -> tuple[Tensor]:
-        inner = derivative_coefficients(function, rule, lam) * (U.mH @ G @ U)
-        result = U @ hermitian_part(inner) @ U.mH
-        check_range(result, "the derivative of", G, of=function)
-        return (result,)
-
-    if not is_concrete(lam, U, G):
-        return work(lam, U, G)[0]
-    return batchwise(work, lam, U, G, trailing=[1, 2, 2], effort=0.2)[0]
-
-
-def second_derivative(
-    lam: Tensor, U: Tensor, G: Tensor, W: Tensor, function: ScalarFunction
-) -> Tensor:
-    """``d2f(A)[G, W]``."""
-    if not function.twice_at_zero and (singular := bad_item((lam == 0).any(-1))):
-        raise torch.linalg.LinAlgError(
-            f"{function} has no second derivative here at the singular matrix {singular}; add a ridge to A"
-        )
-    inner = function.second_product(lam, U.mH @ hermitian_part(G) @ U, U.mH @ hermitian_part(W) @ U)
-    second = U @ hermitian_part(inner) @ U.mH
-    check_range(second, "the second derivative of", G, W, of=function)
-    return second
 
 
 @dataclass(frozen=True)
@@ -121,30 +43,54 @@ class MatrixFunction(Smooth):
     link: ClassVar[int | None] = 1
 
     function: ScalarFunction
-    rule: Rule | None
     caller: str
-    solver_device: str | torch.device | None
-    eps: float  # as in eigh_forward
+    rule: Rule | None = None
+    solver_device: str | torch.device | None = None
+    eps: float = 0.0  # as in eigh_forward
 
     def value(self, A: Tensor) -> tuple[Tensor, ...]:
-        return evaluate(A, self.function, self.caller, self.solver_device, self.eps)
+        if not is_concrete(A) or self.solver_device is not None or is_tiny(A):
+            return self._value(A)
+        return batchwise(self._value, A, trailing=[2])
+
+    def _value(self, A: Tensor) -> tuple[Tensor, ...]:
+        lam, U = eigh_forward(A, self.function.domain, self.caller, self.solver_device, self.eps)
+        F = (U * self.function.values(lam).unsqueeze(-2)) @ U.mH
+        check_range(F, self.caller)
+        return F, lam, U
 
     def like_value(self, A: Tensor, factors: Factors) -> Tensor:
         return A
 
     def jvp(self, factors: Factors, dA: Tensor) -> Tensor:
-        lam, U, _ = factors
-        return derivative(lam, U, dA, self.function, self.rule)
+        lam, U, *_ = factors
+        if not is_concrete(lam, U, dA):
+            return self._jvp(lam, U, dA)[0]
+        return batchwise(self._jvp, lam, U, dA, trailing=[1, 2, 2], effort=0.2)[0]
+
+    def _jvp(self, lam: Tensor, U: Tensor, dA: Tensor) -> tuple[Tensor]:
+        inner = self.function.coefficients(lam, self.rule) * (U.mH @ dA @ U)
+        result = U @ hermitian_part(inner) @ U.mH
+        check_range(result, "the derivative of", dA, of=self.function)
+        return (result,)
 
     vjp = jvp
 
     def jvp_of_jvp(self, factors: Factors, v: Tensor, w: Tensor) -> Tensor:
+        f = self.function
         if self.rule is not None:
             raise RuntimeError(
                 f"second derivatives with the gradient rule {self.rule} do not exist, because its "
                 "first derivative is not the derivative of anything; use rule=None"
             )
-        lam, U, _ = factors
-        return second_derivative(lam, U, v, w, self.function)
+        lam, U, *_ = factors
+        if not f.twice_at_zero and (singular := bad_item((lam == 0).any(-1))):
+            raise torch.linalg.LinAlgError(
+                f"{f} has no second derivative here at the singular matrix {singular}; add a ridge to A"
+            )
+        G, W = (U.mH @ hermitian_part(direction) @ U for direction in (v, w))
+        second = U @ hermitian_part(f.second_product(lam, G, W)) @ U.mH
+        check_range(second, "the second derivative of", v, w, of=f)
+        return second
 
     vjp_of_jvp = jvp_of_jvp

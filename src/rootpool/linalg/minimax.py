@@ -21,9 +21,7 @@ from torch import Tensor
 
 from ._private import constant_for_compilers
 from .parameters import check_at_least
-from .products import product
-
-__all__ = ["Minimax", "best_odd_polynomial"]
+from .precision import product
 
 # Within this distance of 1 the polynomials of Newton-Schulz are as good, and those of Remez' ill-conditioned.
 _NEAR = 1e-3

@@ -26,16 +26,6 @@ from torch.linalg import LinAlgError
 
 from ._private import interpreter_exits, observed_by_modes
 
-__all__ = [
-    "batchwise",
-    "count_pieces",
-    "even_cuts",
-    "in_pieces",
-    "in_worker",
-    "run_pieces",
-    "with_batch",
-]
-
 # LAPACK needs some 60 ns per entry, nearly whatever the size of the matrices; handing work to another
 # thread costs 0.1 ms: a piece of less than a millisecond does not pay.
 ENTRIES_WORTH_A_PIECE = 16384
@@ -123,12 +113,14 @@ _POOL = _Pool()
 # --------------------------------------------------------------------------------------------------
 
 
-def count_pieces(batch: int, side: int, device: torch.device, effort: float = 1.0) -> int:
+def count_pieces(
+    batch: int, side: int, device: torch.device, effort: float = 1.0, least: int = 1
+) -> int:
     """Number of pieces for a batch of ``side x side`` matrices; 0 if the caller is to do it all.
 
     Work on an accelerator is the caller's: in another thread it would miss the current stream.
 
-    ``effort`` is the work per entry, in decompositions.
+    ``effort`` is the work per entry, in decompositions; ``least`` how many matrices are worth a piece.
 
     Each matrix is worked on by one BLAS thread, so that its result does not depend on the number of
     threads (``torch.get_num_threads()``) or on the rest of the batch by more than rounding; the bits
@@ -141,7 +133,7 @@ def count_pieces(batch: int, side: int, device: torch.device, effort: float = 1.
         return 0
     if batch == 1:
         return 1 if side >= MULTITHREADED_BLAS_STARTS_AT else 0
-    worth = int(effort * batch * side**2 / ENTRIES_WORTH_A_PIECE)
+    worth = min(int(effort * batch * side**2 / ENTRIES_WORTH_A_PIECE), batch // least)
     pieces = min(batch, PIECES_PER_WORKER * workers, worth)
     if side < MULTITHREADED_BLAS_STARTS_AT:
         return pieces if pieces > 1 else 0
@@ -216,49 +208,43 @@ def _room_for(batch: int, part: Tensor) -> Tensor:
     return part.new_empty(batch, *part.shape[1:])
 
 
-def in_pieces(
-    work: Callable[[slice], tuple[Tensor, ...]], batch: int, pieces: int
-) -> tuple[Tensor, ...]:
-    """What ``work`` makes of nearly equal pieces of a batch, in workers, put together."""
-    results: list[Tensor] = []
-    first = threading.Lock()
-
-    def collect(piece: slice) -> None:
-        parts = work(piece)
-        with first:
-            if not results:
-                results.extend(_room_for(batch, part) for part in parts)
-        for result, part in zip(results, parts, strict=True):
-            result[piece] = part
-
-    run_pieces(collect, even_cuts(batch, pieces))
-    return tuple(results)
-
-
 def batchwise(
     function: Callable[..., tuple[Tensor, ...]],
     *tensors: Tensor,
     trailing: Sequence[int],
     effort: float = 1.0,
+    least: int = 1,
 ) -> tuple[Tensor, ...]:
     """``function(*tensors)`` for tensors with common batch dimensions, piece by piece in workers.
 
     A piece that has been loaded into the cache goes through all steps of ``function`` there. Tensors
     on an accelerator stay in one piece and in the calling thread. ``trailing`` says how many
-    dimensions of each tensor are not batch dimensions; the last one of the first tensor is the side of
+    dimensions of each tensor are not batch dimensions; the longest one of the first tensor is the side of
     the matrices.
     """
-    lead = tensors[0].shape[: tensors[0].dim() - trailing[0]]
-    batch, side = math.prod(lead), tensors[0].shape[-1]
-    pieces = count_pieces(batch, side, tensors[0].device, effort)
+    k = tensors[0].dim() - trailing[0]
+    lead, sides = tensors[0].shape[:k], tensors[0].shape[k:]
+    batch = math.prod(lead)
+    pieces = count_pieces(batch, max(sides), tensors[0].device, effort, least)
     if pieces == 0:
         return function(*tensors)
     flat = [
         t.detach().reshape(batch, *t.shape[t.dim() - k :])
         for t, k in zip(tensors, trailing, strict=True)
     ]
+    results: list[Tensor] = []
+    first = threading.Lock()
+
+    def work(piece: slice) -> None:
+        parts = function(*(t[piece] for t in flat))
+        with first:
+            if not results:
+                results.extend(_room_for(batch, part) for part in parts)
+        for result, part in zip(results, parts, strict=True):
+            result[piece] = part
+
     try:
-        results = in_pieces(lambda piece: function(*(t[piece] for t in flat)), batch, pieces)
+        run_pieces(work, even_cuts(batch, pieces))
     except (ValueError, LinAlgError):
         function(*tensors)  # raises again, and names the item by its place in the whole batch
         raise

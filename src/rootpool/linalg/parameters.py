@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 import numbers
 
-__all__ = ["check_at_least", "check_finite", "check_not_negative", "check_positive"]
-
 # Comparisons instead of math.isfinite: torch.compile can trace them for numbers that change.
 
 

@@ -26,13 +26,10 @@ from torch.linalg import LinAlgError
 from .checks import bad_item, can_read_values, check_matrix, check_square, is_concrete
 from .decompose import all_above_roundoff, eigh_forward, roundoff, svd_forward
 from .differentiation import hermitian_part, quotient
-from .precision import without_autocast
-from .products import product
+from .precision import product, without_autocast
 from .singular import Coefficients, SingularMap
 from .smooth import differentiable, differentiable_tall
 from .solvers import is_tiny
-
-__all__ = ["Polar", "PolarFactor", "orthogonalize", "polar", "rotation"]
 
 
 class Polar(NamedTuple):
@@ -64,13 +61,9 @@ class PolarFactor(SingularMap):
         return kept @ Vh, U, s, Vh.mH.resolve_conj().contiguous()
 
     def coefficients(self, s: Tensor) -> Coefficients:
-        f, R, r = (
-            (s > 0).to(s.dtype),
-            quotient(1, s.unsqueeze(-1) + s.unsqueeze(-2)),
-            quotient(1, s),
-        )
-        f_i, f_j, r = f.unsqueeze(-1), f.unsqueeze(-2), r.unsqueeze(-2)
-        return Coefficients((f_i - f_j).abs() * R, (f_i + f_j) * R, r)
+        f, R = (s > 0).to(s.dtype), quotient(1, s.unsqueeze(-1) + s.unsqueeze(-2))
+        f_i, f_j = f.unsqueeze(-1), f.unsqueeze(-2)
+        return Coefficients((f_i - f_j).abs() * R, (f_i + f_j) * R, quotient(1, s).unsqueeze(-2))
 
     def second_product(self, s: Tensor, G: Tensor, W: Tensor) -> Tensor:
         return torch.zeros_like(G)  # where the rank is full

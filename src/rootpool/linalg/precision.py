@@ -1,4 +1,4 @@
-"""Keep autocast out of spectral functions: they work in float32 or wider."""
+"""Keep autocast out of spectral functions, which work in float32 or wider, and out of their derivatives."""
 
 from __future__ import annotations
 
@@ -6,20 +6,14 @@ import contextlib
 import functools
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from ._private import any_autocast
-
-__all__ = [
-    "autocast_is_on",
-    "input_rounding",
-    "is_inside_autocast",
-    "no_autocast",
-    "without_autocast",
-]
+from .checks import needs_grad
+from .differentiation import Differentiable, add, apply, remember
 
 F = TypeVar("F", bound=Callable[..., object])
 HALF = (torch.float16, torch.bfloat16)
@@ -86,3 +80,50 @@ def without_autocast(function: F) -> F:
         return function(*args, **kwargs)
 
     return wrapped  # type: ignore[return-value]
+
+
+# --------------------------------------------------------------------------------------------------
+# Matrix products whose derivatives stay out of autocast, as the products themselves do
+
+
+class _Product(Differentiable):
+    @staticmethod
+    def forward(A: Tensor, B: Tensor) -> Tensor:
+        return A @ B
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        remember(ctx, *inputs)
+
+    @staticmethod
+    def backward(ctx: Any, G: Tensor | None) -> tuple[Tensor | None, ...]:
+        if G is None:
+            return None, None
+        A, B = ctx.saved_tensors
+        with no_autocast(G.device):  # and nothing widened: factors in half precision stay so
+            g_A, g_B = _guarded_product(G, B.mH), _guarded_product(A.mH, G)
+        return g_A.sum_to_size(A.shape), g_B.sum_to_size(B.shape)
+
+    @staticmethod
+    def tangent(
+        ctx: Any, saved: tuple[Tensor, ...], dA: Tensor | None, dB: Tensor | None
+    ) -> Tensor | None:
+        A, B = saved
+        left = None if dA is None else _guarded_product(dA, B)
+        right = None if dB is None else _guarded_product(A, dB)
+        return add(left, right)
+
+
+def _guarded_product(A: Tensor, B: Tensor) -> Tensor:
+    """``A @ B``, whose derivatives are not cast by autocast, wherever the backward runs."""
+    result: Tensor = apply(_Product, A, B) if needs_grad(A, B) else A @ B
+    return result
+
+
+def product(A: Tensor, B: Tensor) -> Tensor:
+    """``A @ B`` inside a function that was called in autocast, and runs outside of it.
+
+    Its backward runs wherever users call it. If that is inside autocast, torch would multiply in half
+    precision there. Elsewhere this is the plain product, for speed and for programs that are exported.
+    """
+    return _guarded_product(A, B) if is_inside_autocast() else A @ B

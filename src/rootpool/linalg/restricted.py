@@ -17,18 +17,8 @@ from .checks import can_read_values, first_index, name_item
 from .decompose import roundoff
 from .differentiation import quotient
 from .parameters import check_at_least, check_positive
+from .rules import Rule
 from .scalar import ScalarFunction
-
-__all__ = [
-    "Floored",
-    "Leading",
-    "LeadingProjector",
-    "OnRange",
-    "Pieces",
-    "check_cut",
-    "leading",
-    "second_across",
-]
 
 
 def leading(lam: Tensor, count: int) -> Tensor:
@@ -64,6 +54,9 @@ class _InParts(ScalarFunction):
     def argument(self, lam: Tensor) -> Tensor:
         """The eigenvalues that ``inner`` is given."""
         return lam
+
+    def divided_differences(self, lam: Tensor) -> Tensor:
+        return self.coefficients(lam)
 
     @property
     def twice_at_zero(self) -> bool:
@@ -101,21 +94,14 @@ class Floored(_InParts):
     def argument(self, lam: Tensor) -> Tensor:
         return lam.clamp_min(self.floor)
 
-    def kernel_spectrum(self, lam: Tensor) -> Tensor:
-        return self.argument(lam)
-
-    def kernel_share(self, lam: Tensor) -> Tensor:
-        raised, gap = self.argument(lam), lam.unsqueeze(-1) - lam.unsqueeze(-2)
-        return quotient(raised.unsqueeze(-1) - raised.unsqueeze(-2), gap)
-
     def values(self, lam: Tensor) -> Tensor:
         return self.inner.values(self.argument(lam))
 
-    def divided_differences(self, lam: Tensor) -> Tensor:
+    def coefficients(self, lam: Tensor, rule: Rule | None = None) -> Tensor:
+        raised, gap = self.argument(lam), lam.unsqueeze(-1) - lam.unsqueeze(-2)
         alive = self.free(lam).to(lam.dtype).unsqueeze(-1)
-        tie = lam.unsqueeze(-1) == lam.unsqueeze(-2)
-        share = torch.where(tie, alive, self.kernel_share(lam))
-        return self.inner.divided_differences(self.argument(lam)) * share
+        share = quotient(raised.unsqueeze(-1) - raised.unsqueeze(-2), gap)
+        return self.inner.coefficients(raised, rule) * torch.where(gap == 0, alive, share)
 
 
 class _OnPart(_InParts):
@@ -131,12 +117,13 @@ class _OnPart(_InParts):
     def derivatives(self, lam: Tensor) -> Tensor:
         return torch.where(self.free(lam), self.inner.derivatives(self.argument(lam)), 0)
 
-    def divided_differences(self, lam: Tensor) -> Tensor:
+    def coefficients(self, lam: Tensor, rule: Rule | None = None) -> Tensor:
         free, values = self.free(lam), self.values(lam)
         both = free.unsqueeze(-1) & free.unsqueeze(-2)
         gap = lam.unsqueeze(-1) - lam.unsqueeze(-2)
-        across = quotient(values.unsqueeze(-1) - values.unsqueeze(-2), gap)
-        return torch.where(both, self.inner.divided_differences(self.argument(lam)), across)
+        change = values.unsqueeze(-1) - values.unsqueeze(-2)
+        across = quotient(change, gap) if rule is None else (rule(lam) * change).where(gap != 0, 0)
+        return torch.where(both, self.inner.coefficients(self.argument(lam), rule), across)
 
 
 @dataclass(frozen=True)
@@ -155,12 +142,6 @@ class Leading(_OnPart):
 
     def free(self, lam: Tensor) -> Tensor:
         return leading(lam, self.count)
-
-    def kernel_spectrum(self, lam: Tensor) -> Tensor:
-        return self.inner.kernel_spectrum(lam)
-
-    def kernel_share(self, lam: Tensor) -> Tensor | float:
-        return self.inner.kernel_share(lam)
 
 
 @dataclass(frozen=True)

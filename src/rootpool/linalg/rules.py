@@ -29,21 +29,6 @@ from torch import Tensor
 from .checks import can_read_values
 from .parameters import check_at_least, check_positive
 
-__all__ = [
-    "RULES",
-    "Degenerate",
-    "GradientRule",
-    "Lorentzian",
-    "Ordinary",
-    "Pade",
-    "PowerIteration",
-    "Rule",
-    "Taylor",
-    "Truncated",
-    "eigenvector_term",
-    "resolve_rule",
-]
-
 Rule = Callable[[Tensor], Tensor]  # eigenvalues (..., n) to a kernel (..., n, n)
 
 

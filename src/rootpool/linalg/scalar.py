@@ -21,18 +21,7 @@ from torch import Tensor
 
 from .checks import can_read_values
 from .parameters import check_finite
-
-__all__ = [
-    "FUNCTIONS",
-    "Exp",
-    "InvSqrt",
-    "Log",
-    "Power",
-    "ScalarFunction",
-    "Sqrt",
-    "log_ratio",
-    "power_difference",
-]
+from .rules import Rule
 
 
 @dataclass(frozen=True)
@@ -60,13 +49,14 @@ class ScalarFunction(ABC):
         """``f'(lam_i)``, ``(..., n)``: by default the divided difference of each eigenvalue alone."""
         return self.divided_differences(lam.unsqueeze(-1))[..., 0, 0]
 
-    def kernel_spectrum(self, lam: Tensor) -> Tensor:
-        """The eigenvalues that a gradient rule sees, ``(..., n)``."""
-        return lam
-
-    def kernel_share(self, lam: Tensor) -> Tensor | float:
-        """What the kernel of a rule is multiplied by where that spectrum is not ``lam`` itself."""
-        return 1.0
+    def coefficients(self, lam: Tensor, rule: Rule | None = None) -> Tensor:
+        """``L`` ``(..., n, n)`` of the derivative: exact, or by the kernel of a rule and right at ties."""
+        if rule is None:
+            return self.divided_differences(lam)
+        f, slope = self.values(lam), self.derivatives(lam)
+        tie = lam.unsqueeze(-1) == lam.unsqueeze(-2)
+        by_rule = rule(lam) * (f.unsqueeze(-1) - f.unsqueeze(-2))
+        return torch.where(tie, slope.unsqueeze(-1), by_rule)
 
     @property
     def twice_at_zero(self) -> bool:
@@ -287,6 +277,23 @@ class Log(_Smooth):
 
     def expansion(self, lam: Tensor) -> Expansion:
         return _relative_expansion(lam, lambda k: (-1.0) ** (k + 1) / k, degree=0)
+
+
+@dataclass(frozen=True)
+class Log1p(_Smooth):
+    r""":math:`\log(1 + \lambda)`, with :math:`f[a, b] = \log(1 + \tfrac{a - b}{1 + b}) / (a - b)`."""
+
+    domain = "any"
+
+    def values(self, lam: Tensor) -> Tensor:
+        return lam.log1p()
+
+    def difference(self, a: Tensor, b: Tensor) -> Tensor:
+        u = (a - b) / (1 + b)
+        return torch.where(u == 0, 1, u.log1p() / torch.where(u == 0, 1, u)) / (1 + b)
+
+    def expansion(self, lam: Tensor) -> Expansion:
+        return _relative_expansion(1 + lam, lambda k: (-1.0) ** (k + 1) / k, degree=0)
 
 
 @dataclass(frozen=True)

@@ -53,16 +53,6 @@ from .restricted import Pieces, check_cut, leading
 from .scalar import Power, ScalarFunction
 from .smooth import Factors, Smooth, differentiable_tall
 
-__all__ = [
-    "Coefficients",
-    "SingularFunction",
-    "SingularMap",
-    "clip_singular_values",
-    "low_rank",
-    "singular_value_function",
-    "singular_value_threshold",
-]
-
 _ADVICE = "scale the matrices, or keep their small singular values away from zero"
 
 

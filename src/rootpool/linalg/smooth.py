@@ -17,10 +17,9 @@ have no other.
 
 from __future__ import annotations
 
-import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -38,8 +37,6 @@ from .differentiation import (
 )
 from .precision import without_autocast
 
-__all__ = ["Factors", "Smooth", "differentiable", "differentiable_tall"]
-
 # Three, because the compiler of torch 2.8 cannot trace Functions with a variable number of arguments.
 Factors = Sequence[Tensor]
 Saved = Sequence[Tensor]  # what carries the gradient of A, and the factors
@@ -48,16 +45,12 @@ Saved = Sequence[Tensor]  # what carries the gradient of A, and the factors
 class Smooth(ABC):
     """A function of one tensor with its derivatives; a frozen value, so that compilers know it again.
 
-    ``batchwise`` says what ``torch.vmap`` does: False traces the formulas with one dimension more; True makes
-    the new dimension part of the batch, which is the first dimension of every tensor then.
-
     ``link`` is the place of a factor that may carry the derivative of A, because it has shape and dtype of A;
     without one, the machine makes a tensor for that, which takes as long as it takes to add two matrices.
 
     ``inspect(factors, g)`` says what is to be said about the gradient of a loss, once, not of its derivative.
     """
 
-    batchwise: ClassVar[bool] = False
     link: ClassVar[int | None] = None
     inspect: Callable[[Factors, Tensor], None] | None = None
 
@@ -90,9 +83,6 @@ class Smooth(ABC):
     def jvp_of_jvp(self, factors: Factors, v: Tensor, w: Tensor, /) -> Tensor:
         """The change of ``jvp(v)`` along ``w``."""
 
-    def _map(self, factors: Factors, v: Tensor, backward: bool) -> Tensor:
-        return self.vjp(factors, v) if backward else self.jvp(factors, v)
-
 
 def differentiable(f: Smooth, A: Tensor) -> Tensor:
     """``f(A)``, for autograd."""
@@ -100,7 +90,7 @@ def differentiable(f: Smooth, A: Tensor) -> Tensor:
         return f.value(A)[0]
     if not torch.compiler.is_compiling() and records_operators():
         _check_sizes(f)
-    value: Tensor = apply(_nodes(f).value, A, f)[0]
+    value: Tensor = apply(_Value, A, f)[0]
     return value
 
 
@@ -164,10 +154,10 @@ class _Value(Differentiable):
 def _linear(f: Smooth, saved: Saved, v: Tensor, *, backward: bool) -> Tensor:
     """jvp(v) or vjp(v), differentiable in v and in A, by the first of the saved tensors."""
     if not needs_grad(saved[0], v):
-        return f._map(saved[1:], v, backward)
-    along: Tensor = apply(_nodes(f).along, *saved, v, f, backward)
+        return (f.vjp if backward else f.jvp)(saved[1:], v)
+    along: Tensor = apply(_Along, *saved, v, f, backward)
     hidden = hide_from_autograd(v, saved[0])
-    bend: Tensor = apply(_nodes(f).bend, *saved, hidden, f, backward)
+    bend: Tensor = apply(_Bend, *saved, hidden, f, backward)
     return add(along, bend)  # type: ignore[return-value]
 
 
@@ -182,7 +172,7 @@ class _Along(Differentiable):
     def forward(
         link: Tensor, a: Tensor, b: Tensor, c: Tensor, v: Tensor, f: Smooth, backward: bool
     ) -> Tensor:
-        return f._map((a, b, c), v, backward)
+        return (f.vjp if backward else f.jvp)((a, b, c), v)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -229,14 +219,14 @@ class _Bend(Differentiable):
             return (None,) * 7
         saved, v = _opened(ctx, ctx.saved_tensors)
         g, dA = (v, w) if ctx.is_vjp else (w, v)
-        return apply(_nodes(ctx.f).second, *saved, g, dA, ctx.f, True), *(None,) * 6
+        return apply(_Second, *saved, g, dA, ctx.f, True), *(None,) * 6
 
     @staticmethod
     def tangent(ctx: Any, saved: Saved, dA: Tensor | None, *_: object) -> Tensor:
         saved, v = _opened(ctx, saved)
         if dA is None:
             return _zeros(ctx.f, saved, ctx.is_vjp)
-        second: Tensor = apply(_nodes(ctx.f).second, *saved, v, dA, ctx.f, ctx.is_vjp)
+        second: Tensor = apply(_Second, *saved, v, dA, ctx.f, ctx.is_vjp)
         return second
 
 
@@ -273,48 +263,3 @@ class _Second(Differentiable):
         )
 
     tangent = backward
-
-
-# --------------------------------------------------------------------------------------------------
-# The same nodes with the other rule for torch.vmap
-
-
-class _Nodes(NamedTuple):
-    value: Any
-    along: Any
-    bend: Any
-    second: Any
-
-
-def _vmap(kind: Any, info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Any, Any]:
-    size = info.batch_size
-    flat = [
-        a
-        if not isinstance(a, Tensor)
-        else (a.expand(size, *a.shape) if k is None else a.movedim(k, 0)).flatten(0, 1)
-        for a, k in zip(args, in_dims, strict=True)
-    ]
-    result = kind.apply(*flat)
-    single = isinstance(result, Tensor)
-    parts = tuple(r.unflatten(0, (size, len(r) // size)) for r in ([result] if single else result))
-    return (parts[0], 0) if single else (parts, (0,) * len(parts))
-
-
-class _Batchwise(Differentiable):
-    generate_vmap_rule = False
-
-    def __init_subclass__(cls) -> None:
-        # For every subclass, so that the rule of the one with a jvp applies that one.
-        cls.vmap = staticmethod(functools.partial(_vmap, cls))  # type: ignore[method-assign]
-
-
-def _batchwise(kind: Any) -> Any:
-    return type(f"{kind.__name__}Batchwise", (_Batchwise, kind), {})
-
-
-_TRACED = _Nodes(_Value, _Along, _Bend, _Second)
-_BATCHWISE = _Nodes(*map(_batchwise, _TRACED))
-
-
-def _nodes(f: Smooth) -> _Nodes:
-    return _BATCHWISE if f.batchwise else _TRACED

@@ -11,19 +11,6 @@ from torch import Tensor
 
 from .parallel import in_worker
 
-__all__ = [
-    "EIGH",
-    "EIGVALSH",
-    "JACOBI",
-    "SVD",
-    "SVDVALS",
-    "Factors",
-    "Solver",
-    "is_tiny",
-    "jacobi_eigh",
-    "power_of_two",
-]
-
 Factors = tuple[Tensor, ...]
 
 

@@ -24,8 +24,6 @@ from .rules import GradientRule
 from .solvers import EIGVALSH, SVDVALS, Solver
 from .svd import svd
 
-__all__ = ["eigvalsh", "svdvals"]
-
 
 @dataclass(frozen=True)
 class _Simple(GradientRule):

@@ -26,8 +26,6 @@ from .rules import Rule, resolve_rule
 from .spectra import eigvalsh, svdvals
 from .svd import svd
 
-__all__ = ["stable"]
-
 types: Any = torch.return_types
 
 
@@ -116,7 +114,7 @@ class _Stable(TorchFunctionMode):
             kwargs = {name: value for name, value in kwargs.items() if name != "out"}
             return ours(self.rule, *args, **kwargs)
         if func in _BACKWARDS and not within_transform():
-            return _BACKWARDS[func](self, func, args, kwargs)
+            return _by_edges(self, func, args, kwargs)
         return func(*args, **kwargs)
 
 
@@ -130,40 +128,33 @@ def _edges(tensors: Any) -> Any:
     return tuple(get_gradient_edge(t) for t in several)
 
 
-def _backward(mode: _Stable, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """``torch.autograd.backward`` or ``Tensor.backward``."""
-    edges, inputs = _edges(args[0]), kwargs.get("inputs")
-    targets = None if inputs is None else _edges(inputs)
-    if edges is None or (inputs is not None and targets is None):
-        return func(*args, **kwargs)
-    tensors = [args[0]] if isinstance(args[0], Tensor) else list(args[0])
-    kwargs = dict(kwargs)
-    upstream = (
-        kwargs.pop("gradient", None) if func is Tensor.backward else kwargs.pop("grad_tensors")
-    )
-    if inputs is not None:
-        kwargs["inputs"] = targets
-    with mode:
-        return torch.autograd.backward(edges, _ones(tensors, upstream), **kwargs)
+# What walks the graph backward, and what it calls the upstream gradients.
+_BACKWARDS = {
+    torch.autograd.backward: "grad_tensors",
+    Tensor.backward: "gradient",
+    torch.autograd.grad: "grad_outputs",
+}
 
 
-def _grad(mode: _Stable, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """``torch.autograd.grad``."""
-    outputs, inputs = args
-    edges, targets = _edges(outputs), _edges(inputs)
-    if edges is None or targets is None or kwargs.get("is_grads_batched"):
+def _by_edges(mode: _Stable, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """One of ``_BACKWARDS``, by edges of the graph and with the mode switched on."""
+    options = dict(kwargs)
+    outputs, *given = args
+    inputs = given[0] if given else options.pop("inputs", None)
+    edges, targets = _edges(outputs), None if inputs is None else _edges(inputs)
+    known = edges is not None and (inputs is None or targets is not None)
+    if not known or options.get("is_grads_batched"):
         return func(*args, **kwargs)
     tensors = [outputs] if isinstance(outputs, Tensor) else list(outputs)
-    upstream, fill = _ones(tensors, kwargs["grad_outputs"]), kwargs.get("materialize_grads")
-    kwargs = {**kwargs, "grad_outputs": upstream, "materialize_grads": False}
-    kwargs["allow_unused"] = True if fill else kwargs.get("allow_unused")
+    upstream = _ones(tensors, options.pop(_BACKWARDS[func], None))
     with mode:
-        found = torch.autograd.grad(edges, targets, **kwargs)
-    if not fill:
-        return found
-    return tuple(
-        torch.zeros_like(t) if g is None else g for g, t in zip(found, inputs, strict=True)
-    )
+        if func is not torch.autograd.grad:
+            return torch.autograd.backward(edges, upstream, inputs=targets, **options)
+        fill = options.pop("materialize_grads", False)
+        options["allow_unused"] = True if fill else options.get("allow_unused")
+        found = torch.autograd.grad(edges, targets, upstream, **options)
+    pairs = zip(found, inputs, strict=True)
+    return tuple(torch.zeros_like(t) if g is None else g for g, t in pairs) if fill else found
 
 
 def _ones(tensors: list[Tensor], upstream: Any) -> list[Any]:
@@ -173,13 +164,6 @@ def _ones(tensors: list[Tensor], upstream: Any) -> list[Any]:
     )
     pairs = zip(tensors, given, strict=True)
     return [torch.ones_like(t) if g is None and t.numel() == 1 else g for t, g in pairs]
-
-
-_BACKWARDS = {
-    torch.autograd.backward: _backward,
-    Tensor.backward: _backward,
-    torch.autograd.grad: _grad,
-}
 
 
 # --------------------------------------------------------------------------------------------------

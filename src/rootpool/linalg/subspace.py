@@ -34,8 +34,6 @@ from .restricted import LeadingProjector, check_cut, leading
 from .singular import Coefficients, SingularMap
 from .smooth import Factors, differentiable
 
-__all__ = ["leading_projector", "null_vectors", "principal_subspace"]
-
 
 def leading_projector(
     A: Tensor, k: int, *, solver_device: str | torch.device | None = None
@@ -78,7 +76,7 @@ def leading_projector(
 
 
 @dataclass(frozen=True)
-class PrincipalBasis(SingularMap):
+class _PrincipalBasis(SingularMap):
     """``A -> V_k``, or the other columns N, for at least as many rows as columns; with ``left`` those of U.
 
     The map of singular values is F. N turns by ``dN = -V_k dV_k^H N``.
@@ -191,7 +189,7 @@ def _outside(basis: Tensor, X: Tensor) -> Tensor:
 def _basis(A: Tensor, k: int, others: bool, solver_device: str | torch.device | None) -> Tensor:
     """The k leading right singular vectors, or the others."""
     wide = bool(A.shape[-2] < A.shape[-1])  # torch.jit.trace makes tensors of sizes
-    f = PrincipalBasis(k, wide, others, solver_device)
+    f = _PrincipalBasis(k, wide, others, solver_device)
     return differentiable(f, A.mH if wide else A)
 
 

@@ -38,11 +38,8 @@ from .by_torch import Known, decomposed
 from .checks import VECTOR_ADVICE, check_matrix, check_range, checked_like_forward, needs_grad
 from .decompose import roundoff, svd_forward
 from .differentiation import Differentiable, apply, remember
-from .precision import without_autocast
-from .products import product
+from .precision import product, without_autocast
 from .rules import Degenerate, Rule, eigenvector_term, resolve_rule
-
-__all__ = ["SVDResult", "svd"]
 
 
 class SVDResult(NamedTuple):

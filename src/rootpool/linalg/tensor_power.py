@@ -26,8 +26,6 @@ from .precision import without_autocast
 from .scalar import power_difference
 from .smooth import Factors, Smooth, differentiable
 
-__all__ = ["tensor_power"]
-
 
 @dataclass(frozen=True)
 class _Power(Smooth):

@@ -34,13 +34,10 @@ from .checks import DTYPES, VECTOR_ADVICE, check_count, check_range, check_squar
 from .decompose import eigh_forward
 from .differentiation import hermitian_part
 from .eigh import EighResult, eigh
-from .precision import without_autocast
-from .products import product
+from .precision import product, without_autocast
 from .rules import Degenerate
 from .solvers import power_of_two
 from .svd import SVDResult
-
-__all__ = ["topk_eigh", "topk_svd"]
 
 Operator = Callable[[Tensor], Tensor]
 DENSE = 64  # up to this side, and for nearly all pairs, a full decomposition takes less time
@@ -142,17 +139,13 @@ def _solve(apply: Operator, U: Tensor, lam: Tensor, G: Tensor) -> Tensor:
     return gradient
 
 
-def _largest(apply: Operator, k: int, like: Tensor) -> tuple[Tensor, Tensor, float]:
-    """The k largest eigenvalues, ascending, their vectors, and the next smaller eigenvalue."""
+def _largest(apply: Operator, k: int, like: Tensor) -> tuple[Tensor, Tensor]:
+    """The k largest eigenvalues, ascending, behind the next smaller one if there is one; their vectors."""
     n = len(like)
     if n <= max(DENSE, 2 * (k + 1)):
         dense = apply(torch.eye(n, dtype=like.dtype, device=like.device))
         lam, U = eigh_forward(hermitian_part(dense), "any", "topk_eigh", None)
-        return (
-            lam[n - k :],
-            U[:, n - k :].contiguous(),
-            float(lam[n - k - 1]) if k < n else -math.inf,
-        )
+        return lam[-k - 1 :], U[:, n - k :].contiguous()
     try:
         from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
     except ModuleNotFoundError:
@@ -180,35 +173,32 @@ def _largest(apply: Operator, k: int, like: Tensor) -> tuple[Tensor, Tensor, flo
     values, order = torch.from_numpy(values).sort()
     # Lanczos' vectors are orthogonal to rounding; close ones a little less.
     U = torch.linalg.qr(torch.from_numpy(vectors)[:, order[1:]])[0]
-    values = values.to(like.device) * unit
-    return values[1:], U.to(like), float(values[0])
+    return values.to(like.device) * unit, U.to(like)
 
 
 def _topk(apply: Operator, k: int, like: Tensor, caller: str, what: str) -> tuple[Tensor, Tensor]:
     """Eigenvalues and vectors, with their graph."""
     limits = _LIMITS.format(caller)
-    if torch.compiler.is_compiling():
-        torch._dynamo.skip_frame(
-            msg=limits
-        )  # an error where the graph has to be whole, else eager mode
+    if torch.compiler.is_compiling():  # an error where the graph has to be whole, else eager mode
+        torch._dynamo.skip_frame(msg=limits)
         raise RuntimeError(limits)
     _check_plain(limits, like)
     with torch.no_grad():
-        lam, U, following = _largest(apply, k, like)
+        found, U = _largest(apply, k, like)
+    lam, tolerance = found[-k:], max(len(U), 10) * torch.finfo(found.dtype).eps
     AU = apply(U)
     _check_plain(limits, AU)
     if not AU.requires_grad:
         return lam, U
     AU = _FirstOrder.apply(AU, limits)
-    least, largest = float(lam[0]), max(float(lam.abs().max()), abs(following) if k < len(U) else 0)
-    if k < len(U) and least - following <= max(len(U), 10) * torch.finfo(lam.dtype).eps * largest:
+    following, least = map(float, found[:2]) if k < len(found) else (-math.inf, 0.0)
+    if least - following <= tolerance * float(found.abs().max()):
         raise LinAlgError(
             f"{caller}: the cut at k = {k} is inside a multiplet, because {what} on both sides of it are "
             f"equal to working precision ({least:.6g} and {following:.6g}); choose k at a gap of the spectrum"
         )
     small = product(U.mH, AU)
-    ties = Degenerate(max(len(U), 10) * torch.finfo(lam.dtype).eps)
-    values, turned = eigh(hermitian_part(small), rule=ties)
+    values, turned = eigh(hermitian_part(small), rule=Degenerate(tolerance))
     outside = _OutOfTheSpan.apply(AU - product(U, small), U, lam, apply)
     return values, product(U + outside, turned)
 

@@ -7,8 +7,6 @@ import math
 import torch
 from torch import Tensor
 
-__all__ = ["from_triangle", "to_triangle", "triangle_size", "triangle_weights"]
-
 
 def triangle_size(n: int) -> int:
     """Number of entries on and above the diagonal of an ``n x n`` matrix.

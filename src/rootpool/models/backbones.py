@@ -9,17 +9,6 @@ from typing import Any
 
 from torch import Tensor, nn
 
-__all__ = [
-    "BRANCHES",
-    "PATCHES",
-    "TOKENS",
-    "Backbone",
-    "Features",
-    "Layout",
-    "features_of",
-    "refuse_missing",
-]
-
 Features = Any  # a tensor, or a dictionary of tensors
 
 

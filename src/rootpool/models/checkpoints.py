@@ -21,8 +21,6 @@ from .foreign import build_network, our_names, three_parts
 from .spec import ModelSpec
 from .timm_backbones import refuse_hub
 
-__all__ = ["check_fit", "load_checkpoint", "save_checkpoint"]
-
 _SPEC = "rootpool.spec"
 
 

@@ -13,8 +13,6 @@ from rootpool.nn import Method
 from .backbones import Features
 from .spec import ModelSpec
 
-__all__ = ["PooledClassifier"]
-
 BACKBONE = "backbone"
 
 

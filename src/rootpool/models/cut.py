@@ -10,8 +10,6 @@ from torch import Tensor, fx, nn
 from .backbones import Backbone, Features
 from .stages import LAST, Stages, WithoutLayout, extract
 
-__all__ = ["split_at_frozen"]
-
 
 def split_at_frozen(backbone: Backbone | Stages) -> tuple[Stages, nn.Module]:
     """The frozen beginning of a backbone, images to ``{stage: map}``, and the rest, these to the features.

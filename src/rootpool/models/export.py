@@ -13,8 +13,6 @@ from rootpool.files import write_atomically
 
 from .classifier import PooledClassifier
 
-__all__ = ["EXPORTABLE", "export_onnx", "export_program"]
-
 EXPORTABLE = ("isqrt-cov", "minimax", "polar", "covariance", "signed-sqrt")
 """Methods that consist of matrix products, which every program can have."""
 

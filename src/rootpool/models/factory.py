@@ -40,8 +40,6 @@ from .torchvision_backbones import (
     torchvision_names,
 )
 
-__all__ = ["create_model", "list_models", "pretrained_input"]
-
 # Wider maps are reduced to this many channels before the covariance: the 2048 channels of a ResNet-50
 # would give 2 million features, and a last layer of 2 billion weights.
 REDUCTION = 256

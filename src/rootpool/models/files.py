@@ -15,8 +15,6 @@ from torch import Tensor
 
 from rootpool.files import write_atomically
 
-__all__ = ["load_weights_only", "read_tensors", "write_tensors"]
-
 # Where training scripts put the weights ...
 _PLACES = ("state_dict", "model")
 # ... and what wrappers put before all names: DataParallel, Lightning modules, torch.compile.

@@ -22,8 +22,6 @@ from rootpool.nn import CovariancePool, Method
 from .classifier import PooledClassifier
 from .factory import create_model
 
-__all__ = ["build_network", "our_names", "three_parts"]
-
 Tensors = Mapping[str, Tensor]
 
 # The flat names as children of the features.

@@ -8,8 +8,6 @@ from torch import nn
 
 from .classifier import PooledClassifier
 
-__all__ = ["parameter_groups"]
-
 
 def parameter_groups(
     model: PooledClassifier,

@@ -14,8 +14,6 @@ from rootpool.files import write_atomically
 from .checkpoints import load_checkpoint, save_checkpoint
 from .classifier import PooledClassifier
 
-__all__ = ["HubClassifier"]
-
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 
 

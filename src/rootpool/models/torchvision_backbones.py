@@ -13,14 +13,6 @@ from rootpool.suggest import unknown_name
 
 from .backbones import Backbone, refuse_missing
 
-__all__ = [
-    "IMAGENET",
-    "NO_CHAIN",
-    "TORCHVISION_PREFIX",
-    "torchvision_backbone",
-    "torchvision_names",
-]
-
 TORCHVISION_PREFIX = "torchvision/"
 # The children that are not needed for the last feature map.
 _HEADS = frozenset({"avgpool", "classifier", "fc", "head", "flatten"})

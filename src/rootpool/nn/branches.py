@@ -13,8 +13,6 @@ from .method import Method
 from .replacing import covariance_pools, set_method
 from .scaling import Scaling
 
-__all__ = ["Branch", "BranchPool"]
-
 
 @dataclass(frozen=True)
 class Branch:

@@ -28,18 +28,7 @@ from rootpool.linalg.checks import (
     first_index,
     needs_grad,
 )
-from rootpool.linalg.precision import HALF, no_autocast
-from rootpool.linalg.products import product
-
-__all__ = [
-    "check_covariance",
-    "covariance",
-    "flatten_positions",
-    "position_weights",
-    "weigh",
-    "weighted_mean",
-    "widened",
-]
+from rootpool.linalg.precision import HALF, no_autocast, product
 
 ADVICE = "divide the features by a constant, or compute in float64"
 GRADIENT_OF = "the gradient of covariance_pool"

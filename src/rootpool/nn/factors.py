@@ -11,8 +11,6 @@ from rootpool.linalg.precision import is_inside_autocast
 
 from .precision import working_dtype
 
-__all__ = ["cholesky", "inverse_factor", "with_ridge"]
-
 
 def with_ridge(P: Tensor, ridge: float | Tensor) -> Tensor:
     """``P + ridge * I``."""

@@ -12,20 +12,11 @@ from torch.nn.functional import cosine_similarity
 
 from rootpool.linalg import logm, powm
 from rootpool.linalg.parameters import check_at_least, check_not_negative, check_positive
-from rootpool.linalg.products import product
+from rootpool.linalg.precision import product
 
 from .covariance import flatten_positions
 from .factors import cholesky, inverse_factor, with_ridge
 from .method import Method
-
-__all__ = [
-    "CHANNEL_DROPOUTS",
-    "AdaptiveChannelDropout",
-    "BoxCox",
-    "BrownianDistance",
-    "LogCholesky",
-    "SparsePrecision",
-]
 
 
 @dataclass(frozen=True)

@@ -73,9 +73,6 @@ from rootpool.linalg.vectorize import triangle_size
 from .spectral_roots import SpectralRoot
 from .triangle import pack_product, row_start, unpack_times
 
-__all__ = ["Plan", "cuts", "gradient", "own_units", "root", "root_gradient", "unfilled"]
-
-
 # --------------------------------------------------------------------------------------------------
 # A few images at a time
 

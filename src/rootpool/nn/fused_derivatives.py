@@ -1,17 +1,18 @@
 r"""The fused root for autograd, as one instance of :class:`rootpool.linalg.smooth.Smooth`, and for tracers.
 
-The derivation is in :mod:`rootpool.nn.fused`. Nothing here divides by a gap. For ``torch.compile`` and
-``torch.jit.trace`` the root is an operator. Operators take no objects: a method is passed as text, the name
-under which it is registered and its fields.
+The derivation is in :mod:`rootpool.nn.fused`. Nothing here divides by a gap. For ``torch.compile``,
+``torch.jit.trace`` and ``torch.vmap`` the root is an operator. Operators take no objects: a method is passed
+as text, the name under which it is registered and its fields.
 """
 
 from __future__ import annotations
 
 import ast
 import dataclasses
+import functools
 import math
 import numbers
-from typing import ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,25 +21,21 @@ from rootpool.linalg import from_triangle, to_triangle, triangle_size
 from rootpool.linalg._private import NOT_IN_CUDA_GRAPHS
 from rootpool.linalg.checks import can_read_values, check_range, is_concrete, needs_grad
 from rootpool.linalg.decompose import without_derivative
-from rootpool.linalg.matrix_derivatives import derivative, evaluate, second_derivative
+from rootpool.linalg.matrix_derivatives import MatrixFunction
 from rootpool.linalg.precision import HALF
 from rootpool.linalg.restricted import OnRange
 from rootpool.linalg.scalar import FUNCTIONS
 from rootpool.linalg.smooth import Factors, Smooth, differentiable
 
 from .covariance import GRADIENT_ADVICE, GRADIENT_OF
-from .fused import Plan, gradient, own_units, root, root_gradient, unfilled
+from .fused import Plan, own_units, root, root_gradient, unfilled
 from .registry import METHODS, is_registered
 from .spectral_roots import SpectralRoot
-
-__all__ = ["FusedRoot", "encoded", "fused_root"]
 
 
 @dataclasses.dataclass(frozen=True)
 class FusedRoot(Plan, Smooth):
     """``X -> Q``; the factors are W, K and s."""
-
-    batchwise: ClassVar[bool] = True
 
     @property
     def name(self) -> str:
@@ -62,11 +59,8 @@ class FusedRoot(Plan, Smooth):
             if suspects:
                 check_range(found, GRADIENT_OF, g, item="features", advice=GRADIENT_ADVICE)
             return found
-        if isinstance(self.method, str) or torch.compiler.is_compiling():
-            traced: Tensor = _backward_op(g, W, K, s, encoded(self.method))
-            return traced
-        # What wraps other tensors cannot go to worker threads.
-        return gradient(self.method, _unpacked(g), W, K, s).to(g.dtype)
+        wrapped: Tensor = _backward_op(g, W, K, s, encoded(self.method))
+        return wrapped
 
     def jvp(self, factors: Factors, dX: Tensor) -> Tensor:
         method = self.method
@@ -101,11 +95,6 @@ def _shaped(Q: Tensor, output: str) -> Tensor:
     return Q if output == "matrix" else to_triangle(Q)
 
 
-def _unpacked(g: Tensor) -> Tensor:
-    """A gradient of roots as matrices: upper triangular ones for triangles."""
-    return g if g.dim() == 3 else from_triangle(g).triu()
-
-
 # --------------------------------------------------------------------------------------------------
 # The second derivative
 
@@ -129,7 +118,7 @@ def _second(factors: Factors, a: Tensor, H: Tensor, output: str, *, of_root: boo
     if of_root:
         second = _shaped(curve.of_jvp(_centred(a), _centred(H)), output)
     else:
-        G = _unpacked(a)
+        G = a if output == "matrix" else from_triangle(a).triu()
         second = _centred(curve.of_vjp((G + G.mT) / 2, _centred(H)))
     return (second / (unit if second.dim() == 3 else unit[..., 0])).to(dtype)
 
@@ -144,8 +133,11 @@ class _Curve:
     def __init__(self, X: Tensor) -> None:
         self.X, self.N = X, X.shape[-1]
         self.thin = X.shape[-2] >= self.N
-        self.f = OnRange(FUNCTIONS["inv_sqrt" if self.thin else "sqrt"])
-        self.F, self.lam, self.U = evaluate(self.product(X, X), self.f, "covariance_pool", None)
+        function = OnRange(FUNCTIONS["inv_sqrt" if self.thin else "sqrt"])
+        f = MatrixFunction(function, "covariance_pool")
+        self.F, *factors = f.value(self.product(X, X))
+        self.d = functools.partial(f.jvp, factors)
+        self.d2 = functools.partial(f.jvp_of_jvp, factors)
 
     def product(self, A: Tensor, B: Tensor) -> Tensor:
         return (A.mT @ B if self.thin else A @ B.mT) / self.N
@@ -154,12 +146,6 @@ class _Curve:
         """The change of P along ``H``."""
         one = self.product(self.X, H)
         return one + one.mT
-
-    def d(self, G: Tensor) -> Tensor:
-        return derivative(self.lam, self.U, G, self.f)
-
-    def d2(self, G: Tensor, W: Tensor) -> Tensor:
-        return second_derivative(self.lam, self.U, G, W, self.f)
 
     def of_vjp(self, S: Tensor, H: Tensor) -> Tensor:
         X, N, dP = self.X, self.N, self.moved(H)
@@ -195,8 +181,8 @@ def encoded(method: SpectralRoot | str) -> str:
         return method
     if not is_registered(method):
         raise TypeError(
-            f"torch.compile and torch.export need the name of {method}, which METHODS does not have; "
-            "decorate its class with rootpool.nn.register"
+            f"torch.compile, torch.export and torch.vmap need the name of {method}, which METHODS does not "
+            "have; decorate its class with rootpool.nn.register"
         )
     values = {field.name: getattr(method, field.name) for field in dataclasses.fields(method)}
     fields = ", ".join(f"{name!r}: {_literal(value, method)}" for name, value in values.items())
@@ -254,6 +240,29 @@ _forward_op.register_fake(lambda X, *plan: unfilled(X, Plan(*plan[:-1]), plan[-1
 @_backward_op.register_fake
 def _(g: Tensor, W: Tensor, K: Tensor, s: Tensor, method: str) -> Tensor:
     return g.new_empty(W.shape[0], W.shape[1], K.shape[2])
+
+
+def _add_vmap(operator: torch.library.CustomOpDef) -> None:
+    """Let ``torch.vmap`` make one batch of all batches."""
+
+    def rule(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Any, Any]:
+        size = info.batch_size
+        flat = [
+            a
+            if not isinstance(a, Tensor)
+            else (a.expand(size, *a.shape) if k is None else a.movedim(k, 0)).flatten(0, 1)
+            for a, k in zip(args, in_dims, strict=True)
+        ]
+        found = operator(*flat)
+        single = isinstance(found, Tensor)
+        parts = [t.unflatten(0, (size, len(t) // size)) for t in ([found] if single else found)]
+        return (parts[0], 0) if single else (tuple(parts), (0,) * len(parts))
+
+    operator.register_vmap(rule)
+
+
+_add_vmap(_forward_op)
+_add_vmap(_backward_op)
 
 
 def _run(X: Tensor, plan: Plan, save: bool) -> tuple[Tensor, ...]:

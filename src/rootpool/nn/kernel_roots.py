@@ -20,23 +20,12 @@ from rootpool.linalg import (
     Truncated,
     sqrtm,
 )
-from rootpool.linalg.matrix_derivatives import derivative_coefficients
 from rootpool.linalg.restricted import Leading
 from rootpool.linalg.rules import Rule
 from rootpool.linalg.scalar import FUNCTIONS, ScalarFunction
 from rootpool.linalg.solvers import power_of_two
 
 from .spectral_roots import SpectralRoot, assemble
-
-__all__ = [
-    "SVDPI",
-    "KernelRoot",
-    "MPNCov",
-    "SVDPade",
-    "SVDTaylor",
-    "SVDTopN",
-    "SVDTrunc",
-]
 
 
 class KernelRoot(SpectralRoot):
@@ -77,7 +66,7 @@ class KernelRoot(SpectralRoot):
         null = torch.full_like(unit, math.sqrt(self.floor(s.dtype))) / unit
         s, Z = s / unit, Z / unit.unsqueeze(-1)
         spectrum = torch.cat([null, s], 1).square()
-        L = derivative_coefficients(self.function, self.kernel(unit), spectrum)
+        L = self.function.coefficients(spectrum, self.kernel(unit))
         return assemble(L[:, 1:, 1:], L[:, 1:, 0], s, Z)
 
 

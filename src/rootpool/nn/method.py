@@ -10,8 +10,6 @@ from torch import Tensor
 
 from .covariance import covariance
 
-__all__ = ["SOURCES", "Method"]
-
 SOURCES = ("ours", "paper", "published", "released", "follow-up", "baseline")
 
 

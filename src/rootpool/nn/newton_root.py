@@ -13,8 +13,6 @@ from rootpool.linalg.parameters import check_at_least
 
 from .spectral_roots import SpectralRoot, assemble, root_trace
 
-__all__ = ["NewtonFused", "SVDNewton"]
-
 
 @dataclass(frozen=True)
 class SVDNewton(SpectralRoot):

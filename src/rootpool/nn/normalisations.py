@@ -15,15 +15,6 @@ from rootpool.linalg.parameters import check_at_least, check_positive
 from .factors import with_ridge
 from .method import Method
 
-__all__ = [
-    "ISqrtCov",
-    "MatrixLog",
-    "MatrixPower",
-    "MinimaxRoot",
-    "PlainCovariance",
-    "SignedSqrt",
-]
-
 BELOW_ZERO = (
     "rounding has left eigenvalues below zero, for which the polynomials grow: compute in float64, or use "
     "isqrt-cov"

@@ -56,8 +56,6 @@ from rootpool.linalg.smooth import Factors, Smooth, differentiable
 from .covariance import GRADIENT_ADVICE, GRADIENT_OF
 from .method import Method
 
-__all__ = ["PolarRoot"]
-
 Step = tuple[float, float, float]  # a, b, c
 NEWTON_SCHULZ: Step = (1.875, -1.25, 0.375)
 CUBE: Step = (0.0, 2.5, -1.5)

@@ -21,8 +21,6 @@ from .registry import resolve_method
 from .scaling import Scaling
 from .spectral_roots import SpectralRoot
 
-__all__ = ["POOLS", "AveragePool", "CovariancePool", "covariance_pool", "make_pool", "resolve_pool"]
-
 OUTPUTS = ("triangle", "isometric", "matrix")
 
 

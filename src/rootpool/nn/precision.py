@@ -7,8 +7,6 @@ import warnings
 
 import torch
 
-__all__ = ["check_compute_dtype", "kept_dtype", "working_dtype"]
-
 WITHOUT_FLOAT64 = frozenset({"mps"})  # Apple's GPUs
 
 

@@ -8,8 +8,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-__all__ = ["ProcessGroup", "is_distributed", "sum_over_processes"]
-
 ProcessGroup = (
     Any  # torch.distributed.ProcessGroup, which not every torch has; None is the default one
 )

@@ -64,15 +64,6 @@ from .kernel_roots import SVDPI, MPNCov, SVDPade, SVDTaylor, SVDTopN, SVDTrunc
 from .method import Method
 from .newton_root import SVDNewton
 
-__all__ = [
-    "FORMS",
-    "PairKernel",
-    "PublishedRoot",
-    "ReleasedRoot",
-    "pade_coefficients",
-    "sum_of_powers",
-]
-
 # From the larger and the smaller eigenvalue of each pair to K_ij.
 PairKernel: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 

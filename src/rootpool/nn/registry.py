@@ -23,8 +23,6 @@ from .polar_root import PolarRoot
 from .published import FORMS
 from .spectral_roots import Exact, ScalingEigenBranch
 
-__all__ = ["METHODS", "is_registered", "method_names", "register", "resolve_method"]
-
 _METHODS: tuple[type[Method], ...] = (
     Exact,
     ISqrtCov,
@@ -58,8 +56,8 @@ def register(method: type[M]) -> type[M]:
     """Add a method of your own to ``METHODS``; a class decorator.
 
     Its name then works wherever a method is named: ``CovariancePool``, ``create_model``, recipes, the
-    command line and plots. Spectral roots also work under ``torch.compile`` and ``torch.export``, if
-    their fields are numbers, booleans, strings or None.
+    command line and plots. Spectral roots also work under ``torch.compile``, ``torch.export`` and
+    ``torch.vmap``, if their fields are numbers, booleans, strings or None.
 
     >>> @register
     ... @dataclasses.dataclass(frozen=True)

@@ -20,8 +20,6 @@ from .registry import resolve_method
 from .whitening import Whitening
 from .whitening_methods import WhiteningMethod
 
-__all__ = ["covariance_pools", "replace_batch_norm", "set_method", "using_method"]
-
 _PLAIN = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 _FOLLOWING = ["drop", "act"]  # what timm's batch norms apply after the normalisation, in this order
 

@@ -15,8 +15,6 @@ from torch import Tensor
 
 from rootpool.linalg.parameters import check_positive
 
-__all__ = ["Length", "Scaling"]
-
 Scaling: TypeAlias = Callable[[Tensor], Tensor]
 
 

@@ -15,12 +15,10 @@ import torch
 from torch import Tensor
 
 from rootpool.linalg import expm, sqrtm
-from rootpool.linalg.products import product
+from rootpool.linalg.precision import product
 from rootpool.linalg.solvers import power_of_two
 
 from .method import Method
-
-__all__ = ["Exact", "ScalingEigenBranch", "SpectralRoot", "assemble", "root_trace"]
 
 VANISHES = 1000.0  # e to the minus this is zero, in every precision
 

@@ -13,8 +13,6 @@ from torch import Tensor
 
 from rootpool.linalg import triangle_size
 
-__all__ = ["pack_product", "row_start", "unpack_times"]
-
 Rows = TypeVar("Rows", int, Tensor)
 
 # Measured: up to this size one gather of the full symmetric matrix, for images of that many entries at a

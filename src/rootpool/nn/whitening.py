@@ -9,16 +9,13 @@ from torch import Tensor, nn
 
 from rootpool.linalg.checks import can_read_values, check_range, is_finite
 from rootpool.linalg.parameters import check_at_least
-from rootpool.linalg.precision import no_autocast
-from rootpool.linalg.products import product
+from rootpool.linalg.precision import no_autocast, product
 
 from .covariance import ADVICE as COVARIANCE_ADVICE
 from .covariance import position_weights
 from .precision import check_compute_dtype, working_dtype
 from .processes import ProcessGroup, is_distributed, sum_over_processes
 from .whitening_methods import WhiteningMethod, resolve_whitening
-
-__all__ = ["GroupWhitening", "Whitening"]
 
 ADVICE = "divide the features by a constant, or keep the statistics in float64: whitening.double()"
 

@@ -15,15 +15,6 @@ from rootpool.suggest import unknown_name
 
 from .factors import cholesky, inverse_factor, with_ridge
 
-__all__ = [
-    "WHITENING_METHODS",
-    "CholeskyWhitening",
-    "ExactWhitening",
-    "NewtonWhitening",
-    "WhiteningMethod",
-    "resolve_whitening",
-]
-
 
 @dataclass(frozen=True)
 class WhiteningMethod(ABC):
