@@ -8,8 +8,8 @@ Verdicts in the results and the records get a colour.
 
 ``<!-- names of rootpool.linalg: rules -->`` becomes the reference of what the package exports from its
 module ``rules``; without a module, of everything that it exports and that the page does not have yet.
-So what is added to an ``__all__`` is in the reference. ``<!-- index of rootpool.linalg -->`` becomes a table
-of the same names with the first line of each docstring.
+So what is added to the ``__all__`` of a package is in the reference. ``<!-- index of rootpool.linalg -->``
+becomes a table of the same names with the first line of each docstring.
 
 Pages in ``docs/appendix`` are records that commands write. Each gets a title of its own, a line that says
 what it is, and is left out of the search. Pictures lose their paper, so that they fit both colour
@@ -189,11 +189,17 @@ def names(package: str, modules: list[str]) -> list[str]:
 
 
 def public(file: Path) -> list[str]:
-    """The names in ``__all__`` of a module."""
+    """The names in ``__all__`` of a module, or those that it defines without an underscore."""
+    defined: list[str] = []
     for node in ast.parse(file.read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
-            return list(ast.literal_eval(node.value))
-    raise PluginError(f"{file.relative_to(ROOT)} has no __all__")
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            defined.append(node.name)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if ast.unparse(targets[0]) == "__all__":
+                return list(ast.literal_eval(node.value))
+            defined += [ast.unparse(target) for target in targets]
+    return [name for name in defined if not name.startswith("_")]
 
 
 def table(path: str, after: str = "") -> str:
