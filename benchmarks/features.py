@@ -22,6 +22,7 @@ from torch import Tensor
 from rootpool.linalg import (
     affine_invariant_distance,
     align,
+    eigh,
     leading_projector,
     low_rank,
     null_vectors,
@@ -111,17 +112,21 @@ def others(batch: int, seconds: float) -> None:
     P = torch.randn(batch, 8, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     P, eye = P @ P.mT, torch.eye(8, dtype=torch.float64)
 
-    def by_eigenvalues(P: Tensor) -> Tensor:
+    def by_cholesky(P: Tensor) -> Tensor:
         L = torch.linalg.cholesky(P.flip(0) + eye)
         half = torch.linalg.solve_triangular(L, (P + P.mT) / 2, upper=False)
-        C = torch.linalg.solve_triangular(L, half.mT, upper=False)
-        return torch.linalg.eigvalsh(C).log().square().sum(-1)
+        return torch.linalg.eigvalsh(torch.linalg.solve_triangular(L, half.mT, upper=False))
 
+    pairs = {
+        "eigh(A, B=B)": lambda P: eigh((P + P.mT) / 2, B=P.flip(0) + eye).eigenvalues,
+        "by Cholesky and torch's eigvalsh": by_cholesky,
+    }
+    compare("Eigenvalues of pairs", pairs, P, seconds)
     distance = {
         "affine_invariant_distance": lambda P: affine_invariant_distance(
             (P + P.mT) / 2, P.flip(0) + eye
         ),
-        "by Cholesky and torch's eigvalsh": by_eigenvalues,
+        "by Cholesky and torch's eigvalsh": lambda P: by_cholesky(P).log().square().sum(-1),
     }
     compare("Affine-invariant distance", distance, P, seconds)
 

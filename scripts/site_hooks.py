@@ -53,7 +53,8 @@ RECORDS = {
     "why": "Record: the approximate root taken apart",
     "field": "Record: methods published since the paper",
     "demo": "Record: the demo",
-    "birds": "Record: heads on frozen features of birds",
+    "birds": "Record: the paper's methods on frozen features of birds",
+    "birds-poolings": "Record: heads and poolings on frozen features of birds",
     "birds-whole": "Record: a whole network fine-tuned on birds",
     "theory": "Record: statements about the gradient, each computed",
 }
@@ -66,7 +67,7 @@ VERDICTS = """
     ImageNet. The summary separates the parts and says the scale of each.
 """
 SUMMARIES = {"why": "approximation", "field": "followups", "demo": "paper", "theory": "paper"}
-SUMMARIES |= {"birds": "birds", "birds-whole": "birds"}
+SUMMARIES |= dict.fromkeys(("birds", "birds-poolings", "birds-whole"), "birds")
 JUDGED = ("why", "field")
 
 
