@@ -140,6 +140,9 @@ def group_runs(runs: Sequence[RunFolder], labels: Sequence[str] | None = None) -
         runs: as :func:`read_run` gives them.
         labels: of the runs; those with the same label are a group. Without them a group of several seeds
             is labelled by the settings that set it apart, and a run without repetitions by its folder.
+
+    Returns:
+        The groups, each with its label.
     """
     if labels is not None:
         named: dict[str, list[RunFolder]] = {}

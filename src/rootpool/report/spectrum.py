@@ -74,6 +74,9 @@ def spectrum_statistics(features: Tensor, *, eps: float | None = None) -> dict[s
         eps: smallest eigenvalue in the condition number, by default float64's epsilon; use
             ``torch.finfo(pool.compute_dtype).eps`` for a pool of another precision.
 
+    Returns:
+        The rows of the table above, as numbers.
+
     >>> spectrum_statistics(torch.tensor([[[1.0, 3.0, 1.0, 3.0], [1.0, 1.0, 2.0, 2.0]]]))
     {'condition_mean': 4.0, 'lambda_1': 1.0, 'lambda_min_kept': 0.25, 'rank': 2.0,
      'eigenvalue_ratio': 4.0}

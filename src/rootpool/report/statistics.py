@@ -247,6 +247,9 @@ def comparison_table(
         comparisons: of runs with baselines; lower is better.
         caption: of the table.
         over_images: by run, half the width of the interval over other images; a column of its own.
+
+    Returns:
+        A block of a page.
     """
     tested = max((comparison.comparisons for comparison in comparisons), default=0)
     p = f"p, corrected for {tested}" if tested > 1 else "p"

@@ -31,6 +31,9 @@ def dots_with_spread(
             where they apply; runs of another protocol than standalone are hollow.
         value: which number to draw.
         label: of the axis.
+
+    Returns:
+        The figure, one row per name.
     """
     finite = [row for row in checked(rows, "run", value) if math.isfinite(row[value])]
     runs = defaultdict(list)
@@ -63,6 +66,9 @@ def paired_differences(
             ``method``, which colours them.
         label: of the axis; say there which side is better.
         reach: half of the axis around zero, for pictures that are to be compared; None fits the rows.
+
+    Returns:
+        The figure, one row per comparison.
     """
     rows = sorted(checked(rows, "label", "mean", "low", "high"), key=lambda row: row["mean"])
     figure, axes = _horizontal([row["label"] for row in rows])
@@ -87,6 +93,9 @@ def speed_bars(rows: Sequence[Record], value: str = "milliseconds", unit: str = 
         rows: mappings with ``label`` and the value; ``method`` colours them.
         value: which number to draw.
         unit: of that number.
+
+    Returns:
+        The figure, one row per record.
     """
     rows = sorted(checked(rows, "label", value), key=lambda row: row[value])
     times = [row[value] for row in rows]

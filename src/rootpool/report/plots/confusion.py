@@ -22,6 +22,9 @@ def confusion_matrix(counts: Sequence[Sequence[int]], classes: Sequence[str]) ->
     Args:
         counts: images by true class and predicted class.
         classes: names, in the same order.
+
+    Returns:
+        The figure, one row per class.
     """
     table = np.asarray(counts, dtype=float)
     shares = table / np.maximum(table.sum(1, keepdims=True), 1)

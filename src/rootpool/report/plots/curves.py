@@ -52,6 +52,9 @@ def learning_curves(
         decay_epochs: first epochs with a lower learning rate.
         x: ``"epoch"`` or ``"step"``.
         panels: for many methods: a panel for each, with the others in grey behind it.
+
+    Returns:
+        The figure.
     """
     lines, missing = collect(records, x, value)
     looks = run_styles(records)
