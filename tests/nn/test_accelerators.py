@@ -57,7 +57,7 @@ FUNCTION_BUDGETS = {
     "principal_subspace": (20, 70, 2, 3, 1),
     "principal_subspace, N < d": (20, 70, 2, 3, 1),
     "bures_wasserstein": (118, 32, 9, 2, 3),
-    "affine_invariant_distance": (60, 54, 13, 1, 4),
+    "affine_invariant_distance": (84, 54, 15, 2, 4),
     "frechet_distance": (68, 26, 5, 0, 3),
     "frechet_distance, N < d": (62, 26, 3, 0, 1),
     "canonical_correlations": (104, 78, 8, 2, 3),
