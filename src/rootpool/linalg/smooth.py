@@ -137,7 +137,7 @@ class _Value(Differentiable):
         g_link = rest[-1 if ctx.f.link is None else ctx.f.link]
         if g is not None:
             saved = _linked(ctx.f, ctx.saved_tensors)
-            if ctx.f.inspect and not torch.compiler.is_compiling() and not ctx.again:
+            if not torch.compiler.is_compiling() and ctx.f.inspect and not ctx.again:
                 ctx.again = torch.is_grad_enabled()  # this gradient may be differentiated
                 ctx.f.inspect(saved[1:], g)
             g_link = add(g_link, _linear(ctx.f, saved, g, backward=True))

@@ -52,6 +52,10 @@ class _Simple(GradientRule):
             )
 
 
+# Made here: Dynamo of torch 2.8 cannot make values that have a field without a default.
+_OF_EIGENVALUES, _OF_SINGULAR_VALUES = _Simple(False), _Simple(True)
+
+
 def _alone(
     A: Tensor, solver: Solver, name: str, solver_device: str | torch.device | None
 ) -> Tensor | None:
@@ -92,7 +96,7 @@ def eigvalsh(
     check_square(A, "eigvalsh")
     A = lower_triangle(A, UPLO)
     alone = _alone(A, EIGVALSH, "eigvalsh", solver_device)
-    return eigh(A, rule=_Simple(False), solver_device=solver_device)[0] if alone is None else alone
+    return eigh(A, rule=_OF_EIGENVALUES, solver_device=solver_device)[0] if alone is None else alone
 
 
 @without_autocast
@@ -120,6 +124,6 @@ def svdvals(A: Tensor, *, solver_device: str | torch.device | None = None) -> Te
     alone = _alone(A, SVDVALS, "svdvals", solver_device)
     if alone is not None:
         return alone
-    s = svd(A, rule=_Simple(True), solver_device=solver_device).S
+    s = svd(A, rule=_OF_SINGULAR_VALUES, solver_device=solver_device).S
     # Those that are zero have vectors of their own on each side: no gradient goes there.
     return torch.where(s > roundoff(s), s, s.detach())
