@@ -34,8 +34,10 @@ def row_start(i: Rows, d: int) -> Rows:
 
 
 @functools.lru_cache(maxsize=64)
-def _blocks(d: int, height: int, device: torch.device) -> tuple[list[tuple[int, int]], Tensor, int]:
-    """Blocks of rows ``(begin, end)``, where the triangle is in all of them, and their size."""
+def _blocks(
+    d: int, height: int, device: torch.device
+) -> tuple[list[tuple[int, int, Tensor]], Tensor, int]:
+    """Blocks of rows ``(begin, end, where their triangle is)``; the same of all of them; their size."""
     blocks, everywhere, size = [], [], 0
     for begin in range(0, d, height):
         end = min(begin + height, d)
@@ -43,7 +45,7 @@ def _blocks(d: int, height: int, device: torch.device) -> tuple[list[tuple[int, 
             end - begin, d - begin, dtype=torch.int32, device=device
         ).unbind()
         index = row * (d - begin) + column
-        blocks.append((begin, end))
+        blocks.append((begin, end, index))
         everywhere.append(index + size)
         size += (end - begin) * (d - begin)
     return blocks, torch.cat(everywhere), size
@@ -64,8 +66,14 @@ def pack_product(W: Tensor, V: Tensor, out: Tensor) -> None:
                 pack_product(*part)
             return
     blocks, index, size = _blocks(d, height, W.device)
+    if len(blocks) > 1 and d > 1024:  # one block at a time, which stays in the cache
+        for w, v, row in zip(W, V, out, strict=True):
+            for begin, end, where in blocks:
+                block = torch.mm(w[begin:end], v[begin:].mT).view(-1)
+                row[row_start(begin, d) : row_start(end, d)] = block.index_select(0, where)
+        return
     buffer, offset = W.new_empty(b, size), 0
-    for begin, end in blocks:
+    for begin, end, _ in blocks:
         rows, columns = end - begin, d - begin
         target = buffer[:, offset : offset + rows * columns].view(b, rows, columns)
         torch.bmm(W[:, begin:end], V[:, begin:].mT, out=target)
